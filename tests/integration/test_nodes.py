@@ -379,9 +379,9 @@ def idle_agent(run):
     locks_well(run, keys=3)
 
 
-# As holdfast.conf(5) has it.
+# As holdfastd(8) has it, with all of a connection's.
 RIGHTS = ["~*", "&__redis__:invalidate", "+@connection", "+subscribe", "+info", "+config|get", "+script|load",
-          "+evalsha", "+time", "+get", "+set", "+pexpire", "+pttl", "+del", "+hget", "+hset", "+hmget", "+scan"]
+          "+evalsha", "+time", "+get", "+mget", "+set", "+pexpire", "+pttl", "+del", "+hset", "+hmget", "+scan"]
 
 
 @scenario("a user with the rights that the manual names has all it needs")

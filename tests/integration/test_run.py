@@ -263,7 +263,7 @@ def no_agent(run):
     assert result.rc == 69 and "agent" in result.err, result
     began = time.monotonic()
     result = run.holdfast("run", "-w", "1500ms", "--agent", f"{run.tag}-none", "job", "true", timeout_s=10)
-    assert result.rc == 69 and "waiting: no agent" in result.err, result
+    assert result.rc == 69 and "waiting: start holdfastd" in result.err, result
     assert 1.4 < time.monotonic() - began < 4 * SLOW
 
 
@@ -273,14 +273,14 @@ def agent_comes_back(run):
     agent = run.agents[0]
     agent.stop()
     job = run.start_holdfast("run", "-w", "20", "job", "echo", "done")
-    job.wait_err("waiting: no agent")
+    job.wait_err("waiting: start holdfastd")
     time.sleep(0.5)
     assert job.running
     run.agent(ttl=f"{TTL_S}s")
     assert job.wait(10) == 0 and "done" in job.out, job.err
     run.agents[-1].stop()
     job = run.start_holdfast("run", "-w", "20", "job", "true")
-    job.wait_err("waiting: no agent")
+    job.wait_err("waiting: start holdfastd")
     began = time.monotonic()
     job.signal(signal.SIGTERM)
     assert job.wait() == 128 + signal.SIGTERM and time.monotonic() - began < 1 * SLOW, job.err

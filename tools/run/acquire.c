@@ -236,8 +236,8 @@ int acquire_connect(struct acquire *acquire, hf_client **ret_client, int *ret_si
 
     for (;;) {
         status = connect_once(acquire, ret_client, ret_signal);
-        if (*ret_signal || status != HF_ENOAGENT || acquire->wanted->wait_ms <= 0 ||
-            wait_left_ms(acquire) <= 1)
+        if (*ret_signal || (status != HF_ENOAGENT && status != HF_EGOING) ||
+            acquire->wanted->wait_ms <= 0 || wait_left_ms(acquire) <= 1)
             return status;
         if (acquire->said_reason != HF_ENOAGENT)
             say("%s: waiting: %s", acquire->shown, hf_last_message());
@@ -248,6 +248,20 @@ int acquire_connect(struct acquire *acquire, hf_client **ret_client, int *ret_si
         if (acquire->given_up)
             return HF_ECANCELED;
     }
+}
+
+bool acquire_sleep(const struct acquire *acquire, hf_client *client)
+{
+    struct pollfd fds[] = {
+        {.fd = acquire->signals->fd, .events = POLLIN},
+        {.fd = hf_fd(client), .events = POLLIN},
+    };
+
+    if (acquire->wanted->wait_ms <= 0 || wait_left_ms(acquire) <= 1)
+        return false;
+    (void)poll(fds, 2, AGAIN_MS);
+    hf_dispatch(client);
+    return !fds[0].revents;
 }
 
 /* --- the lock --------------------------------------------------------------------------------- */

@@ -47,6 +47,10 @@ void acquire_init(struct acquire *acquire, const struct run_options *wanted,
  * With -w it also waits for an agent that is away. */
 int acquire_connect(struct acquire *acquire, hf_client **ret_client, int *ret_signal);
 
+/* The agent of `client` has gone, or too few nodes answer it: sleeps a moment. False: that is not waited for (no -w), or not any
+ * more. */
+bool acquire_sleep(const struct acquire *acquire, hf_client *client);
+
 /* Asks for all locks. HF_OK or a negative code. */
 int acquire_begin(struct acquire *acquire, hf_client *client, hf_op **ret_op);
 

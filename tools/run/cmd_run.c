@@ -60,7 +60,9 @@ static bool is_due(struct run *run, const struct hold *hold, struct guardian_pla
     int status = HF_OK;
 
     if (run->wanted.once_per_ms)
-        status = hold_once(hold, run->wanted.once_per_ms, &plan->once_before);
+        do /* nodes come back, as those of an agent that has just started; a loss ends it */
+            status = hold_once(hold, run->wanted.once_per_ms, &plan->once_before);
+        while (status == HF_ENOQUORUM && acquire_sleep(&run->acquire, hold->client));
     if (status == HF_OK)
         return true;
     if (status != HF_EDONE || run->wanted.verbose || isatty(STDERR_FILENO))

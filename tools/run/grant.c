@@ -12,8 +12,11 @@
 int grant_ttl_ns(const struct acquire *acquire, hf_client *client, int64_t *ret_ttl_ns)
 {
     struct hf_agent_info agent = HF_AGENT_INFO_INIT;
-    int status = hf_agent_info(client, &agent);
+    int status;
 
+    do
+        status = hf_agent_info(client, &agent);
+    while (status == HF_ENOAGENT && acquire_sleep(acquire, client));
     if (status < 0)
         return status;
     if (*agent.shadowed)
