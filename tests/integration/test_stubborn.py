@@ -275,8 +275,8 @@ def on_lost_fails(run):
     ready(run)
     for hook in ("exit 1", "/nonexistent/hook", "kill -9 $$"):
         job = Job(run, "-t", "20s", "--on-lost", hook, "job", *python(TELLS)).up()
-        assert run.holdfast("release", "job").rc == 0
         began_ns = boottime_ns()
+        assert run.holdfast("release", "job").rc == 0
         assert_at("SIGTERM", int(job.line()), began_ns, late_s=1 * SLOW)
         job.process.kill()
         job.death_ns()
