@@ -231,6 +231,17 @@ def ended_in_a_run(run):
         assert job.wait() == 0, (i, job.err)
 
 
+@scenario("the history of a name goes back beyond an agent that ended in order and held nothing")
+def history_of_before(run):
+    run.redis(3)
+    agent = run.agent()
+    assert run.holdfast("run", "job", "--", "true").rc == 0
+    agent.stop()
+    run.agent(fresh=False)
+    said = run.holdfast("history", "job").out
+    assert "granted" in said and "released" in said, said
+
+
 @scenario("a lease whose holder was told to stop is that after a restart, too", sanitizers=False)
 def losing_is_remembered(run):
     run.redis(3)
