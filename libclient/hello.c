@@ -94,7 +94,6 @@ static int connect_to(const struct hfc_place *place, int64_t wait_ns, int *ret_s
     strcpy(address.sun_path, place->path);
     if (connect_in_turn(sock, &address, wait_ns) < 0) {
         int error = errno;
-
         bool denied = error == EACCES || error == EPERM;
 
         (void)snprintf(why, why_size, "%s: no agent answers at %s: %m",

@@ -33,8 +33,8 @@ static int ask(hf_lease *handle, int64_t period_ms, uint32_t flags, int64_t befo
     op->entry.flags = flags;
     op->entry.period_ms = (uint32_t)period_ms;
     op->entry.target = (uint64_t)before;
-    op->deadline_ns = op->give_up_ns =
-        op->start_ns + HFC_ASK_NS; /* also for an agent that starts again */
+    /* An agent that starts again is waited for, too. */
+    op->deadline_ns = op->give_up_ns = op->start_ns + HFC_ASK_NS;
     op->found = &found;
     hfc_op_begin(op);
     hfc_op_wait(op);

@@ -97,8 +97,7 @@ void events_read(const struct hf_table *table, struct events_cursor *cursor, str
 
 static bool name_matches(const struct events_filter *filter, const struct hf_event *event)
 {
-    size_t kept =
-        hf_event_text_kept(event); /* what an earlier table's key made of the rest is not known */
+    size_t kept = hf_event_text_kept(event);
     size_t len = filter->name_len < kept ? filter->name_len : kept;
 
     if ((event->generation == 0 && event->kind != HF_EVENT_FORCED &&
@@ -107,6 +106,7 @@ static bool name_matches(const struct events_filter *filter, const struct hf_eve
         return false;
     if (filter->prefix)
         return filter->name_len <= event->text_len;
+    /* Events of an earlier table have hashes by another key. */
     return filter->name_len == event->text_len &&
            (filter->name_len <= kept || filter->name_hash == event->name_hash);
 }

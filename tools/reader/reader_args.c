@@ -37,7 +37,7 @@ static const struct {
     {{"id", required_argument, NULL, 'I'}, 'I', "      --id ID        the hold that has this id"},
     {{"yes", no_argument, NULL, 'y'},
      'y',
-     "      --yes          the hold that is found now; of fleet: it is meant as it was said"},
+     "      --yes          the hold that is found now; fleet confirm and ttl-max: yes, do it"},
     {{"all-hosts", no_argument, NULL, 'A'},
      'A',
      "      --all-hosts    ask the nodes what is held on any host"},
