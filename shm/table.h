@@ -76,6 +76,7 @@ struct hf_table_spec {
     const char *version;
     uint8_t boot_id[16];
     uint64_t timens_inode;
+    uint64_t id; /* only the table with that hf_table_id() is kept; 0: any */
     /* Replace an existing table of ours even if it fits: its leases are not in the journal. */
     bool fresh;
 };
@@ -91,7 +92,7 @@ int hf_table_name(const char *agent_name, bool system, uid_t uid, char *ret_name
 /* Makes the object `shm_name` anew: O_EXCL|O_NOFOLLOW, posix_fallocate (a full /dev/shm is an error here and
  * not a SIGBUS later) except for room to grow and one area of the index, header filled, state still INIT. An
  * existing object is kept if it is regular, ours, has one link, is not writable by others, and was made by
- * this layout in this boot, by any minor version. Then it is mapped (`ret_warm` true, its slots as they are,
+ * this layout in this boot, by any minor version, and is the one of `spec->id`. Then it is mapped (`ret_warm` true, its slots as they are,
  * for the caller to rewrite from the journal), and grown in place to the capacity of `spec`. If there is no
  * memory for that it grows as far as there is, or not at all, and `why` says so with the remedy; a larger
  * capacity stays. Otherwise it is marked RETIRED and replaced: holders of the old one keep their words until
@@ -101,6 +102,9 @@ int hf_table_name(const char *agent_name, bool system, uid_t uid, char *ret_name
  * (ENOSPC: /dev/shm full). ret_table->capacity is the capacity in use. */
 int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
                     struct hf_table *ret_table, bool *ret_warm, char *why, size_t why_size);
+
+/* Tells this object from all that ever had its name, and from copies of it. Never 0. */
+uint64_t hf_table_id(const struct hf_table *table);
 
 /* Whether hf_table_create() would keep the object, and in `ret_capacity` with how many slots if there is memory for
  * them; nothing is changed. HF_OK: kept; `why` says why it would have fewer slots than `spec` wants, "": it has them.

@@ -220,8 +220,20 @@ static bool overlap(const struct hf_table_header *header)
     return false;
 }
 
+static uint64_t id_of(const struct hf_table_header *header, ino_t inode)
+{
+    uint64_t id = header->epoch ^ (uint64_t)inode * UINT64_C(0x9e3779b97f4a7c15);
+
+    return id ? id : 1;
+}
+
+uint64_t hf_table_id(const struct hf_table *table)
+{
+    return id_of(table->header, table->inode);
+}
+
 /* Sections and counters of another minor version do not matter. `why` says why it does not fit. */
-static bool suits(const struct job *job, const struct hf_table_header *header,
+static bool suits(const struct job *job, const struct hf_table_header *header, ino_t inode,
                   const struct hf_table_places *places)
 {
     const struct hf_table_spec *spec = job->spec;
@@ -246,6 +258,8 @@ static bool suits(const struct job *job, const struct hf_table_header *header,
              places->text_room < hf_table_text_units_of(spec, places->capacity) ||
              places->node_rows != HF_NODES_MAX || overlap(header))
         not = "is damaged";
+    else if (spec->id && spec->id != id_of(header, inode))
+        not = "is not the one in which the journal's leases are shown";
     else if (spec->fresh)
         not = "has no journal that tells what its leases are";
     if (not )
@@ -339,7 +353,7 @@ static int take_over(const struct job *job, int fd, const struct stat *st,
     if (hf_table_read_header(fd, job->name, &header, job->why, job->why_size) != 0 ||
         hf_table_judge_header(job->name, &header, (uint64_t)st->st_size, &places, job->why,
                               job->why_size) != 0 ||
-        !suits(job, &header, &places)) {
+        !suits(job, &header, st->st_ino, &places)) {
         retire(fd, &header);
         return HF_EVERSION;
     }
@@ -448,7 +462,7 @@ int hf_table_look(const char *shm_name, const struct hf_table_spec *spec, uint32
     if (hf_table_read_header(fd, shm_name, &header, why, why_size) != 0 ||
         hf_table_judge_header(shm_name, &header, (uint64_t)st.st_size, &places, why, why_size) !=
             0 ||
-        !suits(&job, &header, &places))
+        !suits(&job, &header, st.st_ino, &places))
         status = HF_EVERSION;
     close(fd);
     if (status != 0)

@@ -235,9 +235,10 @@ static enum judgement judge_records(const struct journal *j, const struct live *
 
 /* --- growing ---------------------------------------------------------------------------------- */
 
-/* Copies halves and records of all slots, generations included, to their places in a larger file. */
+/* Copies the table's id, and halves and records of all slots, generations included, to their places in a larger file. */
 static void copy_slots(const struct journal *from, struct journal *to)
 {
+    atomic_store(&page_of(to)->table, atomic_load(&page_of(from)->table));
     memcpy(to->halves, from->halves, (size_t)from->capacity * 2 * from->half_size);
     memcpy(to->lease, from->lease, from->capacity * sizeof(*from->lease));
 }
@@ -323,6 +324,16 @@ uint32_t journal_slots_live(const struct journal *j)
 bool journal_is_kept(const struct journal *j)
 {
     return j->kept;
+}
+
+uint64_t journal_table(const struct journal *j)
+{
+    return j->map ? atomic_load(&page_of(j)->table) : 0;
+}
+
+void journal_shown_in(struct journal *j, uint64_t table_id)
+{
+    atomic_store(&page_of(j)->table, table_id);
 }
 
 /* A journal as it is wanted, and nothing of a file yet. */

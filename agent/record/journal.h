@@ -107,6 +107,11 @@ uint32_t journal_capacity(const struct journal *journal);
 uint32_t journal_slots_live(const struct journal *journal);
 /* Whether it was an earlier agent's, with records or without: then its generations go on. */
 bool journal_is_kept(const struct journal *journal);
+/* (!) The table that shows its leases, as hf_table_id(); 0: none was named (an earlier version's, or a new one). A word
+ * in another table is out of reach and stands until its V, so an agent takes leases over only by this one. It names its
+ * own once the journal says of each lease whether it took it over, and before it grants any. */
+uint64_t journal_table(const struct journal *journal);
+void journal_shown_in(struct journal *journal, uint64_t table_id);
 void journal_close(struct journal *journal); /* keeps the file */
 /* Removes the file: nothing is held any more. */
 void journal_remove(struct journal *journal);

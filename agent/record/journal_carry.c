@@ -42,6 +42,7 @@ static bool was_written(const struct journal *j, uint32_t slot)
 static void carry_slots(const struct journal *from, const struct journal *to,
                         const struct list_change *change)
 {
+    atomic_store(&page_of(to)->table, atomic_load(&page_of(from)->table));
     for (uint32_t slot = 0; slot < from->capacity; slot++)
         for (int number = 0; number < 2 && was_written(from, slot); number++)
             carry_half(from, to, slot, number, change);

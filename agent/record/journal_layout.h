@@ -55,6 +55,14 @@ struct lease_record {
     struct holder_block who[2]; /* the newest half says which counts */
 };
 
+/* In the header's page, behind what all such files have. */
+struct journal_page {
+    _Atomic uint64_t table; /* journal_table() */
+};
+#define JOURNAL_PAGE 256 /* bytes from the file's beginning */
+_Static_assert(sizeof(struct boot_file_header) <= JOURNAL_PAGE, "behind it");
+_Static_assert(JOURNAL_PAGE + sizeof(struct journal_page) <= BOOT_FILE_HEADER, "one page");
+
 struct journal {
     char path[BOOT_FILE_PATH];
     void *map;
@@ -76,6 +84,11 @@ struct boot_file_header journal_header(uint32_t capacity, int nodes, const char 
                                        const uint8_t boot_id[16]);
 bool journal_header_fits(const struct boot_file_header *header);
 void journal_place(struct journal *journal, void *map, const struct boot_file_header *header);
+
+static inline struct journal_page *page_of(const struct journal *j)
+{
+    return (struct journal_page *)(void *)((char *)j->map + JOURNAL_PAGE);
+}
 
 static inline void *halves_of(const struct journal *j, uint32_t slot)
 {

@@ -222,6 +222,7 @@ static void fit_to_journal(struct hf_table_spec *spec, const struct config *c,
     spec->slots_most = journal_capacity(journal);
     spec->capacity = c->capacity < spec->slots_most ? c->capacity : spec->slots_most;
     spec->slots_live = journal_slots_live(journal);
+    spec->id = journal_table(journal);
 }
 
 /* The table is kept only together with the journal that says what its check words mean. Without a journal
@@ -315,6 +316,7 @@ static int look_at_table(const struct config *c, const char *shm_name, struct hf
 
     spec->fresh = !j;
     spec->slots_live = j ? journal_slots_live(j) : 0;
+    spec->id = j ? journal_table(j) : 0;
     spec->slots_most = j && journal_capacity(j) > c->capacity ? journal_capacity(j) : c->capacity;
     spec->capacity = c->capacity;
     rc = hf_table_look(shm_name, spec, &view->capacity, why, why_size);

@@ -59,6 +59,7 @@ static void hold_a_lease(void)
         rec.d[i] = hf_time_add(clock_now(), hf_ms(60000));
     journal_put_identity(agent.journal, SLOT, &id);
     journal_put(agent.journal, SLOT, &rec);
+    journal_shown_in(agent.journal, hf_table_id(&agent.table));
     fixture_publish(&agent.table, SLOT, 0, "n", 7, rec.d[0]);
     hf_table_set_state(&agent.table, HF_TABLE_ALIVE);
 }
@@ -242,6 +243,31 @@ static void killed_in_a_warm_start_or_its_end(void **state)
     (void)state;
     n = killed_with_a_lease(start_and_end);
     print_message("# killed at %u system calls\n", n);
+    assert_true(n > 20);
+}
+
+/* (!) The holder maps the table that was removed: wherever the next agents are killed, none takes its lease over by one of
+ * their own. */
+static void killed_while_it_makes_another_table(void **state)
+{
+    int n = 1;
+
+    (void)state;
+    for (int end = 0; end != NO_MORE; n++) {
+        assert_int_equal(open_stores(), HF_OK);
+        hold_a_lease();
+        hf_table_close(&agent.table);
+        journal_close(agent.journal);
+        node_records_close(agent.node_records);
+        shm_unlink(agent.shm_name);
+        end = run_to(start, n);
+        (void)run_to(start, 10 + n % 30);
+        assert_int_equal(open_stores(), HF_OK);
+        assert_false(agent.warm);
+        assert_true(journal_has_it());
+        forget();
+    }
+    print_message("# killed at %d system calls\n", n - 2);
     assert_true(n > 20);
 }
 
@@ -612,6 +638,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(killed_in_its_first_start, set_up, tear_down),
         cmocka_unit_test_setup_teardown(killed_in_a_warm_start_or_its_end, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(killed_while_it_makes_another_table, set_up, tear_down),
         cmocka_unit_test_setup_teardown(killed_while_it_grows, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_journal_without_room_keeps_the_table_small, set_up,
                                         tear_down),

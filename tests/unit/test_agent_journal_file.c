@@ -153,10 +153,13 @@ static void assert_filled(uint32_t capacity)
 TEST(a_larger_capacity_takes_everything_along)
 {
     fill();
+    assert_int_equal(journal_table(journal), 0);
+    journal_shown_in(journal, 77);
     close_journal();
     assert_int_equal(open_as(CAPACITY * 2, NODES, LIST, this_boot), HF_OK);
     assert_true(journal_is_kept(journal));
     assert_filled(CAPACITY * 2);
+    assert_int_equal(journal_table(journal), 77);
     close_journal();
     /* Once more, and then with any smaller one: it stays. */
     for (uint32_t capacity = CAPACITY * 5; capacity; capacity /= 3) {

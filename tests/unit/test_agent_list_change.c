@@ -68,6 +68,8 @@ TEST(a_server_is_the_same_by_id_and_address)
 
 /* --- the journal ------------------------------------------------------------------------------ */
 
+#define TABLE UINT64_C(0x1234567890)
+
 static int before_count;
 
 /* Slots with every kind of history; each d can be told from slot and place. */
@@ -114,6 +116,7 @@ static void fill(int nodes)
             put_at(slot, JOURNAL_FREE, slot + 1);
         }
     }
+    journal_shown_in(journal, TABLE);
     close_journal();
 }
 
@@ -160,6 +163,7 @@ static void assert_all(uint32_t capacity, const struct list_change *change)
 {
     assert_int_equal(open_as(capacity, change->nodes, change->hash, this_boot), HF_OK);
     assert_true(journal_is_kept(journal));
+    assert_true(journal_table(journal) == TABLE);
     for (uint32_t slot = 0; slot < CAPACITY; slot++)
         assert_slot(slot, change);
 }

@@ -34,6 +34,8 @@ static char dir[64];
 
 /* Whether the word of the generation before stood when the agent looked at the clock, after the event of its start. */
 static bool watching, looked, old_word_stood;
+/* Whether the journal named the agent's own table before it was through. */
+static bool named_early;
 static uint64_t events_before;
 
 int clock_gettime(clockid_t id, struct timespec *ret)
@@ -42,6 +44,8 @@ int clock_gettime(clockid_t id, struct timespec *ret)
         uint64_t word = atomic_load(&agent.table.slots[SLOT].check);
 
         looked = true;
+        named_early |=
+            !agent.readopted && journal_table(agent.journal) == hf_table_id(&agent.table);
         old_word_stood |= word >> HF_CHECK_GEN_SHIFT == GENERATION - 1;
     }
     return (int)syscall(SYS_clock_gettime, id, ret);
@@ -60,6 +64,7 @@ static void open_all(void)
     must(lease_table_create(CAPACITY, &agent.leases));
     must(renewal_create(&agent, &agent.renewal));
     events_before = hf_events_written(&agent.table, HF_EVENTS_NODES);
+    agent.readopted = false;
     watching = true;
     must(broker_create(&agent, &agent.broker));
     watching = false;
@@ -188,6 +193,43 @@ static void without_that_table_the_ttl_bounds_it(void **state)
     shm_unlink(agent.shm_name);
     assert_true(released_in_s() > 29);
     assert_false(agent.warm);
+}
+
+/* (!) Nor is it in the reach of the agent after that one, whose table was made meanwhile. */
+static void nor_has_the_agent_after_that_one_the_table(void **state)
+{
+    const double d_s[3] = {-100, -100, -100};
+
+    (void)state;
+    leave(true, HF_SLOT_LOSING, d_s, 20);
+    shm_unlink(agent.shm_name);
+    (void)released_in_s();
+    assert_true(released_in_s() > 19);
+    assert_true(agent.warm);
+}
+
+/* (!) Its word stands in the table that was removed. The second agent was killed before it had looked at the journal. */
+static void no_lease_is_readopted_by_another_table(void **state)
+{
+    const double d_s[3] = {25, 24, 23};
+    char why[WHY_SIZE] = "";
+
+    (void)state;
+    leave(true, HF_SLOT_HELD, d_s, 24);
+    open_all(); /* whose table it is */
+    assert_non_null(resource_lease(agent.broker->locks->by_slot[SLOT]));
+    close_all();
+    shm_unlink(agent.shm_name);
+    must(stores_open(&agent, dir, why, sizeof(why)));
+    assert_false(agent.warm);
+    hf_table_close(&agent.table);
+    journal_close(agent.journal);
+    node_records_close(agent.node_records);
+    looked = named_early = false;
+    assert_true(released_in_s() > 24);
+    assert_false(agent.warm);
+    assert_true(looked);
+    assert_false(named_early);
 }
 
 /* The word falls first: nobody believes in it. */
@@ -320,6 +362,9 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(so_it_does_where_no_word_is_left, set_up, tear_down),
         cmocka_unit_test_setup_teardown(without_that_table_the_ttl_bounds_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(nor_has_the_agent_after_that_one_the_table, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(no_lease_is_readopted_by_another_table, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_lease_of_a_dead_holder_is_released_at_once, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_handoff_that_was_cut_off_is_the_new_holders, set_up,

@@ -552,6 +552,7 @@ enum unfit {
     BOOT,
     TIMENS,
     RETIRED,
+    ANOTHER,
     MAJOR,
     FINGERPRINT,
     TOTAL,
@@ -589,6 +590,9 @@ static void make_unfit(enum unfit how, struct fixture *f, struct hf_table_header
     case RETIRED:
         atomic_store(&header->state, HF_TABLE_RETIRED);
         break;
+    case ANOTHER:
+        f->spec.id ^= 1;
+        break;
     case MAJOR:
         header->major++;
         break;
@@ -614,6 +618,7 @@ static void a_table_that_cannot_be_kept_is_replaced(void **state)
         uint64_t epoch = old.header->epoch;
         bool warm = true;
 
+        f.spec.id = hf_table_id(&old);
         make_unfit((enum unfit)how, &f, old.header);
         if (create(&f, &table, &warm) != 0)
             fail_msg("case %d: %s", how, f.why);

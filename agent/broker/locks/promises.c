@@ -23,7 +23,9 @@ hf_time promise_latest(const struct locks *locks, const struct journal_identity 
     const struct hf_slot *s = &locks->agent->table.slots[slot];
     hf_time latest = validity_qth(state->d, locks->n, 1);
 
-    if (!locks->agent->warm)
+    /* (!) An agent that ended it at its start had perhaps not that table. */
+    if (!locks->agent->warm ||
+        (state->slot_state == HF_SLOT_LOST && state->reason == HF_LOSS_RESTART))
         latest = hf_time_max(latest, hf_time_add(clock_now(), hf_ms(identity->ttl_ms)));
     else if (atomic_load(&s->generation) == state->generation)
         latest = hf_time_max(latest, shown(s));

@@ -538,6 +538,7 @@ int readopt(struct locks *locks) BEFORE_OR_AFTER_THREADS
     unsigned fates[FATES] = {0};
     bool believed = false; /* a lease of the earlier agent may be valid */
     uint32_t capacity = agent->table.capacity;
+    bool all_said = true; /* the journal says what became of each */
     int rc;
 
     event_agent_started(agent);
@@ -568,6 +569,7 @@ int readopt(struct locks *locks) BEFORE_OR_AFTER_THREADS
         remember_previous(locks, &rec, slot);
         finish_handoff(locks, &rec, slot);
         rc = decide(locks, &rec, slot, now, &fate);
+        all_said &= rc == HF_OK;
         if (rc < 0)
             log_error("the lease of slot %u cannot be released (%s): its key expires by its TTL",
                       slot, hf_status_text(rc));
@@ -581,6 +583,8 @@ int readopt(struct locks *locks) BEFORE_OR_AFTER_THREADS
     free(locks->old_texts);
     locks->old_texts = NULL;
     agent->readopted = true;
+    if (all_said)
+        journal_shown_in(agent->journal, hf_table_id(&agent->table));
     atomic_store_explicit(&agent->table.header->slots_used, locks->slots_used,
                           memory_order_release);
     if (agent->warm)
