@@ -186,8 +186,8 @@ class Fleet:
         rows = [line.split() for line in summary.read_text().splitlines()] if summary.exists() else []
         counts = {row[-1]: int(row[3]) for row in rows if len(row) >= 5 and row[3].isdigit() and row[-1] != "total"}
         if counts:
-            self.lines.say({"bench": "system calls of the agent", "per_cycle": sum(counts.values()) / cycles,
-                            "most": {name: round(count / cycles, 1) for name, count in counts.items() if count > cycles / 2}})
+            return self.lines.say({"bench": "system calls of the agent", "per_cycle": sum(counts.values()) / cycles,
+                                   "most": {name: round(count / cycles, 1) for name, count in counts.items() if count > cycles / 2}})
 
     def calls(self, command):
         """How often each node carried this command out so far, in scripts or not."""
