@@ -1,8 +1,9 @@
 # cmake -DOUT=scripts.h -DDIR=agent/scripts -P EmbedScripts.cmake
 # Writes every script DIR/NAME.lua into OUT as `static const char script_NAME[]`, as it is sent: before it stand the head of
 # common.lua and the functions of common.lua that it calls, and no others, for a node makes each of them anew whenever the
-# script runs. A function of common.lua begins behind an empty line with `local function NAME`, and has none within it. Lines
-# that are only comments are left out.
+# script runs. Those that it calls only in a block that has a line `-- functions` stand in the place of that line, so that a
+# node makes them only where the script gets there. A function of common.lua begins behind an empty line with `local function NAME`, and has none
+# within it. Lines that are only comments are left out.
 cmake_minimum_required(VERSION 3.20)
 
 function(read_lua path ret_text)
@@ -12,9 +13,10 @@ function(read_lua path ret_text)
     set(${ret_text} "${text}" PARENT_SCOPE)
 endfunction()
 
-# Prepends to `script` those functions of `common` that it calls, or that these call; a function calls only those above it.
-function(prepend_called common ret_script)
-    set(script "${${ret_script}}")
+# Those functions of `common` that `script` calls, or that these call, but for those in `have`; a function calls only those
+# above it. `ret_head`: what stands before the first of them.
+function(functions_for common script have ret_functions ret_head)
+    set(functions "")
     string(FIND "${common}" "\n\n" at REVERSE)
     while(NOT at EQUAL -1)
         string(SUBSTRING "${common}" ${at} -1 piece)
@@ -24,14 +26,48 @@ function(prepend_called common ret_script)
         if(NOT found)
             message(FATAL_ERROR "begin each part of common.lua but the first with `local function NAME`, not with:${piece}")
         endif()
-        string(REGEX MATCH "[^a-z_]${name}\\(" called "\n${script}")
-        if(called)
-            string(STRIP "${piece}" piece)
-            set(script "${piece}\n${script}")
+        string(REGEX MATCH "[^a-z_]${name}\\(" called "\n${functions}${script}")
+        string(STRIP "${piece}" piece)
+        string(FIND "${have}" "${piece}" had)
+        if(called AND had EQUAL -1)
+            set(functions "${piece}\n${functions}")
         endif()
         string(FIND "${common}" "\n\n" at REVERSE)
     endwhile()
-    set(${ret_script} "${common}\n${script}" PARENT_SCOPE)
+    set(${ret_functions} "${functions}" PARENT_SCOPE)
+    set(${ret_head} "${common}" PARENT_SCOPE)
+endfunction()
+
+# Parts `script` at its line `-- functions` into what stands before it, the rest of that line's block, and what is behind: from
+# the first line on that is indented less.
+function(part_script script ret_before ret_block ret_behind)
+    set(block "")
+    set(behind "")
+    string(REGEX MATCH "\n( +)-- functions\n" mark "${script}")
+    if(mark)
+        string(LENGTH "${CMAKE_MATCH_1}" indent)
+        math(EXPR indent "${indent} - 1")
+        string(REPEAT " ?" ${indent} less)
+        string(FIND "${script}" "${mark}" at)
+        string(SUBSTRING "${script}" ${at} -1 block)
+        string(SUBSTRING "${script}" 0 ${at} script)
+        string(APPEND script "\n")
+        string(REPLACE "${mark}" "\n" block "${block}")
+        string(REGEX MATCH "\n${less}[^ \n].*" behind "${block}")
+        string(FIND "${block}" "${behind}" at)
+        string(SUBSTRING "${block}" 1 ${at} block)
+        string(SUBSTRING "${behind}" 1 -1 behind)
+    endif()
+    set(${ret_before} "${script}" PARENT_SCOPE)
+    set(${ret_block} "${block}" PARENT_SCOPE)
+    set(${ret_behind} "${behind}" PARENT_SCOPE)
+endfunction()
+
+function(add_functions common ret_script)
+    part_script("${${ret_script}}" before block behind)
+    functions_for("${common}" "${before}${behind}" "" first head)
+    functions_for("${common}" "${block}" "${first}" then head)
+    set(${ret_script} "${head}\n${first}${before}${then}${block}${behind}" PARENT_SCOPE)
 endfunction()
 
 read_lua(${DIR}/common.lua common)
@@ -43,7 +79,7 @@ string(APPEND text "#ifndef HOLDFAST_AGENT_SCRIPTS_H\n#define HOLDFAST_AGENT_SCR
 foreach(script IN LISTS scripts)
     get_filename_component(name ${script} NAME_WE)
     read_lua(${script} body)
-    prepend_called("${common}" body)
+    add_functions("${common}" body)
     string(REPLACE "\\" "\\\\" body "${body}")
     string(REPLACE "\"" "\\\"" body "${body}")
     string(REPLACE "\n" "\\n\"\n    \"" body "${body}")

@@ -7,6 +7,7 @@ local time = call('TIME')
 local has = call('HMGET', KEYS[1], 'nonce', 'digest')
 local nonce = has[1] or ''
 local stamp = has[2] and nonce .. ':' .. has[2] or nonce
+local FENCE, TAG, DAY = 1, 2, 3
 
 -- The answer as an array.
 local function answer(...)
@@ -40,12 +41,9 @@ local function get(key)
   error(value)
 end
 
--- Makes `token` stand in `key` for `ttl_ms`. If the token is there already (a resend), its expiry is set anew. Returns
--- whether the token stands and, if not, the value that is in its way.
-local function stand(key, token, ttl_ms)
-  if call('SET', key, token, 'NX', 'PX', ttl_ms) then
-    return true
-  end
+-- Whether `token` is what stands in a key that could not be set (a resend): then its expiry is set anew. If not, also the
+-- value that is in its way.
+local function stands_already(key, token, ttl_ms)
   local value = get(key)
   if value ~= token then
     return false, value
@@ -54,12 +52,13 @@ local function stand(key, token, ttl_ms)
   return true
 end
 
--- Reads a key's fence record: the fence, the tag and the day. The fence is a decimal string of at most 53 bits. It is
+-- Reads a key's fence record: {[FENCE] = .., [TAG] = .., [DAY] = ..}. The fence is a decimal string of at most 53 bits. It is
 -- stored and told as the string that came, never printed from a number: Lua would write 1.7e+15. The tag is sha1hex of the
 -- token that set the fence. `day` is when the record was last given its time to live, in days by the node's clock.
 local function fence_read(fence_key)
   local stored = call('HMGET', fence_key, 'fence', 'tag', 'day')
-  return {fence = stored[1] or '0', tag = stored[2] or '', day = stored[3]}
+  stored[FENCE], stored[TAG] = stored[FENCE] or '0', stored[TAG] or ''
+  return stored
 end
 
 -- Writes fence and holder if the fence is higher than the stored one, or equal to it with the same tag. `holder` is the
@@ -68,16 +67,16 @@ end
 -- The record lives for seven days at least from its last acceptance (agent/core/refresh.h): for eight from the first one of
 -- a day. A record that has no day is of an earlier form, and its other fields go.
 local function fence_offer(fence_key, stored, fence, tag, holder)
-  local offered, present = tonumber(fence), tonumber(stored.fence) or 0
-  if offered < present or (offered == present and tag ~= stored.tag) then
-    return false, stored.fence, tag ~= stored.tag and stored.tag or ''
+  local offered, present = tonumber(fence), tonumber(stored[FENCE]) or 0
+  if offered < present or (offered == present and tag ~= stored[TAG]) then
+    return false, stored[FENCE], tag ~= stored[TAG] and stored[TAG] or ''
   end
   local day = tostring(math.floor(time[1] / 86400))
-  if stored.day == day then
+  if stored[DAY] == day then
     call('HSET', fence_key, 'fence', fence, 'tag', tag, 'holder', holder)
     return true, fence, ''
   end
-  if not stored.day and stored.tag ~= '' then
+  if not stored[DAY] and stored[TAG] ~= '' then
     call('DEL', fence_key)
   end
   call('HSET', fence_key, 'fence', fence, 'tag', tag, 'holder', holder, 'day', day)
@@ -114,17 +113,17 @@ end
 -- has that id for its tag, the holder's text.
 local function standing(word, key, value, fence_key, stored, record)
   local pttl, id = call('PTTL', key), id_of(value)
-  if not record or id == '' or id ~= stored.tag then
-    return answer(word, stored.fence, pttl, id)
+  if not record or id == '' or id ~= stored[TAG] then
+    return answer(word, stored[FENCE], pttl, id)
   end
-  return answer(word, stored.fence, pttl, id, call('HMGET', fence_key, 'holder')[1] or '')
+  return answer(word, stored[FENCE], pttl, id, call('HMGET', fence_key, 'holder')[1] or '')
 end
 
 -- The answer when `value`, another's, stands in the key: .. TAKEN FENCE PTTL and, if the fence record is of that same
 -- token, the holder's text.
 local function taken(key, value, fence_key, stored)
-  local words = string.format('TAKEN %s %.0f', stored.fence, call('PTTL', key))
-  if value and id_of(value) == stored.tag then
+  local words = string.format('TAKEN %s %.0f', stored[FENCE], call('PTTL', key))
+  if value and id_of(value) == stored[TAG] then
     words = words .. ' ' .. (call('HMGET', fence_key, 'holder')[1] or '')
   end
   return line(words)

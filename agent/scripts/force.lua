@@ -13,19 +13,19 @@ local key, fence_key, fence, wanted = KEYS[2], KEYS[3], ARGV[1], ARGV[2]
 local value = get(key)
 local stored = fence_read(fence_key)
 if value == false then
-  return answer('FREE', stored.fence)
+  return answer('FREE', stored[FENCE])
 end
 local id = id_of(value)
-local agents = id == stored.tag
+local agents = id == stored[TAG]
 local meant = id ~= '' and (fence ~= '' or wanted ~= '') and (wanted == '' or wanted == id) and
-              (fence == '' or (agents and fence == stored.fence))
+              (fence == '' or (agents and fence == stored[FENCE]))
 if not meant then
   return standing('HELD', key, value, fence_key, stored, true)
 end
 local word = mark_of(value)
 if word == 'kept' then
   call('DEL', key)
-  return answer('FORCED', stored.fence, 0, id)
+  return answer('FORCED', stored[FENCE], 0, id)
 end
 if word ~= 'forced' then
   -- a mark, or the form of agent/base/token.h

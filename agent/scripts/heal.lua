@@ -10,9 +10,12 @@ if why_not then
   return line(why_not)
 end
 local stored = fence_read(fence_key) -- before the first write: a record that cannot be read ends the script here
-local stands, value = stand(key, token, ARGV[2])
-if not stands then
-  return taken(key, value, fence_key, stored)
+if not call('SET', key, token, 'NX', 'PX', ARGV[2]) then
+  -- functions
+  local stands, value = stands_already(key, token, ARGV[2])
+  if not stands then
+    return taken(key, value, fence_key, stored)
+  end
 end
 local _, fence, whose = fence_offer(fence_key, stored, ARGV[5], ARGV[6], ARGV[7])
 return line('OK ' .. fence .. ' ' .. whose)

@@ -5,7 +5,7 @@ local key, fence_key = KEYS[2], KEYS[3]
 local value = get(key)
 local stored = fence_read(fence_key)
 if value == false then
-  return answer('FREE', stored.fence)
+  return answer('FREE', stored[FENCE])
 end
 local word = mark_of(value)
 word = word == 'forced' and 'FORCED' or word == 'kept' and 'KEPT' or 'HELD'

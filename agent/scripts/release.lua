@@ -6,31 +6,30 @@
 -- .. marks: one character per key, '1' deleted, 'k' kept, '0' missing, 'f' another's
 local count = #KEYS - 1
 local marks = {}
-
-local function judge(key, value, token, keep_ms)
-  local word, id = mark_of(value)
-  local is_our_mark = id and id == redis.sha1hex(token)
-  if is_our_mark and word == 'forced' then
-    call('DEL', key)
-    return '1'
-  elseif keep_ms ~= 0 and (value == token or is_our_mark) then
-    word = keep_ms > 0 and 'kept' or 'left'
-    call('SET', key, 'holdfast:' .. word .. ':' .. redis.sha1hex(token), 'PX', math.abs(keep_ms))
-    return 'k'
-  end
-  return is_our_mark and 'k' or 'f'
-end
-
 for i = 1, count do
-  local key, token = KEYS[i + 1], ARGV[i]
-  local value, keep_ms = get(key), tonumber(ARGV[count + i] or '0')
+  local key, token, keep_ms = KEYS[i + 1], ARGV[i], ARGV[count + i] or '0'
+  local value = pcall('GET', key)
   if value == false then
     marks[i] = '0'
-  elseif value == token and keep_ms == 0 then
+  elseif value == token and keep_ms == '0' then
     call('DEL', key)
     marks[i] = '1'
   else
-    marks[i] = judge(key, value, token, keep_ms)
+    -- functions
+    value = get(key) -- tells an error from a key of another type
+    local word, id = mark_of(value)
+    local is_our_mark = id and id == redis.sha1hex(token)
+    keep_ms = tonumber(keep_ms)
+    if is_our_mark and word == 'forced' then
+      call('DEL', key)
+      marks[i] = '1'
+    elseif keep_ms ~= 0 and (value == token or is_our_mark) then
+      word = keep_ms > 0 and 'kept' or 'left'
+      call('SET', key, 'holdfast:' .. word .. ':' .. redis.sha1hex(token), 'PX', math.abs(keep_ms))
+      marks[i] = 'k'
+    else
+      marks[i] = is_our_mark and 'k' or 'f'
+    end
   end
 end
 return line(table.concat(marks))

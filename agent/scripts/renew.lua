@@ -19,6 +19,7 @@ for i = 1, count do
     call('PEXPIRE', key, ARGV[count + 1 + i] or ttl_ms)
     marks[i] = '1'
   else
+    -- functions
     value = get(key) -- tells an error from a key of another type
     marks[i] = value == false and '0' or is_forced(value, token) and 'x' or 'f'
   end
