@@ -1,7 +1,5 @@
 #include "agent/core/sha1.h"
 
-#include <stdio.h>
-
 static uint32_t rotate(uint32_t x, int by)
 {
     return x << by | x >> (32 - by);
@@ -62,6 +60,7 @@ void sha1_end(struct sha1 *s, char ret_hex[SHA1_HEX_LEN + 1])
     while (s->length % SHA1_BLOCK != SHA1_BLOCK - sizeof(tail))
         sha1_add(s, "", 1);
     sha1_add(s, tail, sizeof(tail));
-    for (int i = 0; i < 5; i++)
-        snprintf(ret_hex + 8 * i, 9, "%08x", s->h[i]);
+    for (int i = 0; i < SHA1_HEX_LEN; i++)
+        ret_hex[i] = "0123456789abcdef"[s->h[i / 8] >> (28 - 4 * (i % 8)) & 15];
+    ret_hex[SHA1_HEX_LEN] = '\0';
 }

@@ -1,10 +1,8 @@
 #include "agent/redis/command.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/token.h"
-#include "shm/status.h"
 
 #define HEAD_MAX 24 /* bytes of a mark, a number and the end of the line */
 
@@ -36,17 +34,19 @@ static size_t length_of(const char **argv, const size_t *lengths, int i)
     return lengths[i] == COMMAND_TOKEN ? TOKEN_LEN : lengths[i];
 }
 
-int command_format(char **ret_command, int argc, const char **argv, const size_t *lengths)
+size_t command_room(int argc, const char **argv, const size_t *lengths)
 {
-    size_t size = HEAD_MAX * ((size_t)argc + 1);
-    char *command, *at;
+    size_t room = HEAD_MAX * ((size_t)argc + 1);
 
     for (int i = 0; i < argc; i++)
-        size += length_of(argv, lengths, i) + 2;
-    command = malloc(size);
-    if (!command)
-        return HF_ENOMEM;
-    at = put_head(command, '*', (size_t)argc);
+        room += length_of(argv, lengths, i) + 2;
+    return room;
+}
+
+size_t command_write(char *ret_command, int argc, const char **argv, const size_t *lengths)
+{
+    char *at = put_head(ret_command, '*', (size_t)argc);
+
     for (int i = 0; i < argc; i++) {
         size_t length = length_of(argv, lengths, i);
 
@@ -59,6 +59,5 @@ int command_format(char **ret_command, int argc, const char **argv, const size_t
         *at++ = '\r';
         *at++ = '\n';
     }
-    *ret_command = command;
-    return (int)(at - command);
+    return (size_t)(at - ret_command);
 }

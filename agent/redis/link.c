@@ -462,6 +462,7 @@ void link_destroy(struct link *link)
     link_end(link, HF_NODE_ERR_BROKEN, "the agent closed the connection");
     link->state = LINK_ENDED; /* nothing more is sent from the callbacks */
     calls_break(link);
+    calls_destroy(link);
     tracking_destroy(link);
     loop_timer_cancel(link->options.loop, &link->step);
     if (link->options.resolver)

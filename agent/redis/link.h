@@ -162,6 +162,15 @@ void link_probe_soon(struct link *link);
 /* --- the scripts: agent/scripts/NAME.lua, each returns TIME and the node's stamp first -------- */
 
 /* acquire, heal, raise of one key. */
+/* What the commands about one lock have in common, whatever node they go to. Begins as zeros; the first command makes
+ * them. */
+struct link_words {
+    char tag[41];      /* sha1hex of the token */
+    size_t holder_len; /* 0: not made yet */
+    uint64_t fence;    /* that `holder` begins with */
+    char holder[HOLDER_TEXT_MAX];
+};
+
 struct link_lock {
     const void *key;
     size_t key_len; /* the formatted key */
@@ -172,6 +181,7 @@ struct link_lock {
     const char *nonce, *digest;
     uint64_t fence; /* node part */
     struct link_holder holder;
+    struct link_words *words; /* of this token and holder; NULL: they are made for this command */
 };
 
 struct link_key { /* renew, release of many keys */

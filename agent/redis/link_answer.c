@@ -32,15 +32,20 @@ static bool equals(struct word word, const char *text)
 
 static bool get_number(struct word word, int64_t *ret_number)
 {
-    char *end;
-    long long number;
+    bool below = word.length > 0 && word.at[0] == '-';
+    uint64_t number = 0;
 
-    if (word.length == 0 || word.length > 19)
+    /* 19 digits are no more than 64 bits hold without a sign. */
+    if (word.length - below == 0 || word.length - below > 19)
         return false;
-    number = strtoll(word.at, &end, 10);
-    if (end != word.at + word.length)
+    for (size_t i = below; i < word.length; i++) {
+        if (word.at[i] < '0' || word.at[i] > '9')
+            return false;
+        number = 10 * number + (uint64_t)(word.at[i] - '0');
+    }
+    if (number > INT64_MAX)
         return false;
-    *ret_number = number;
+    *ret_number = below ? -(int64_t)number : (int64_t)number;
     return true;
 }
 

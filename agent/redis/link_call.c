@@ -14,8 +14,10 @@
 
 /* --- one command ------------------------------------------------------------------------------ */
 
+static void on_deadline(struct loop_timer *timer, hf_time now);
+
 static struct link_reply reply_of(const struct call *call, enum link_outcome outcome,
-                                  enum hf_node_error error)
+                                  enum hf_node_error error, hf_time now)
 {
     return (struct link_reply){
         .outcome = outcome,
@@ -24,14 +26,46 @@ static struct link_reply reply_of(const struct call *call, enum link_outcome out
         .error = error,
         .error_text = "",
         .sent = call->sent,
-        .received = clock_now(),
+        .received = now,
     };
+}
+
+/* A lock takes a call on each node: those whose commands are no longer than most are used again. */
+static struct call *call_new(struct link *link, int argc, const char **argv, const size_t *lengths)
+{
+    size_t room = command_room(argc, argv, lengths);
+    struct call *call = room <= CALL_ROOM ? TAILQ_FIRST(&link->spare) : NULL;
+
+    if (call) {
+        TAILQ_REMOVE(&link->spare, call, entry);
+        link->spare_count--;
+    } else {
+        room = room < CALL_ROOM ? CALL_ROOM : room;
+        call = malloc(sizeof(*call) + room);
+        if (!call)
+            return NULL;
+        call->room = room;
+    }
+    room = call->room;
+    memset(call, 0, sizeof(*call));
+    call->link = link;
+    call->deadline.fn = on_deadline;
+    call->room = room;
+    call->length = command_write(call->command, argc, argv, lengths);
+    return call;
 }
 
 static void call_free(struct call *call)
 {
-    free(call->command);
-    free(call);
+    struct link *link = call->link;
+
+    explicit_bzero(call->command, call->length); /* it had a token, or a password */
+    if (call->room != CALL_ROOM || link->spare_count == CALLS_SPARE_MOST) {
+        free(call);
+        return;
+    }
+    TAILQ_INSERT_HEAD(&link->spare, call, entry);
+    link->spare_count++;
 }
 
 /* Takes it off the list: its answer is here, or none will come. */
@@ -45,7 +79,7 @@ static void call_take(struct link *link, struct call *call)
 static void on_deadline(struct loop_timer *timer, hf_time now)
 {
     struct call *call = HF_CONTAINER(timer, struct call, deadline);
-    struct link_reply reply = reply_of(call, LINK_TIMEOUT, HF_NODE_ERR_TIMEOUT);
+    struct link_reply reply = reply_of(call, LINK_TIMEOUT, HF_NODE_ERR_TIMEOUT, clock_now());
 
     (void)now;
     reply.final = false;
@@ -57,10 +91,10 @@ static void on_deadline(struct loop_timer *timer, hf_time now)
 static void on_answer(redisAsyncContext *context, void *answer, void *arg);
 
 /* Appends to the connection's buffer and to the list. */
-static int call_send(struct link *link, struct call *call, const char *command, int length)
+static int call_send(struct link *link, struct call *call)
 {
     call->sent = clock_now();
-    if (redisAsyncFormattedCommand(link->context, on_answer, call, command, (size_t)length) !=
+    if (redisAsyncFormattedCommand(link->context, on_answer, call, call->command, call->length) !=
         REDIS_OK)
         return HF_ENOQUORUM;
     TAILQ_INSERT_TAIL(&link->calls, call, entry);
@@ -90,7 +124,7 @@ static bool call_reload(struct link *link, struct call *call)
     call->mark = 0; /* what was to be tracked was that attempt */
     if (call_load(link, call->script, NULL) != HF_OK || !wanted)
         return false;
-    return call_send(link, call, call->command, call->length) == HF_OK;
+    return call_send(link, call) == HF_OK;
 }
 
 /* (!) A reply from an unknown server is no answer: an acquire's may come from a server that has forgotten
@@ -103,7 +137,7 @@ static bool counts(const struct link *link, const struct call *call)
 
 static void script_answered(struct link *link, struct call *call, const redisReply *answer)
 {
-    struct link_reply reply = reply_of(call, LINK_ANSWERED, HF_NODE_ERR_NONE);
+    struct link_reply reply = reply_of(call, LINK_ANSWERED, HF_NODE_ERR_NONE, link->heard);
     char text[LINK_TEXT_MAX], better[LINK_TEXT_MAX];
 
     reply_decode(answer, call->script, call->keys, &reply);
@@ -155,25 +189,10 @@ static void on_answer(redisAsyncContext *context, void *answer, void *arg)
 
 /* --- sending ---------------------------------------------------------------------------------- */
 
-static struct call *call_new(struct link *link)
+static int send_own(struct link *link, struct call *call)
 {
-    struct call *call = calloc(1, sizeof(*call));
+    int rc = call_send(link, call);
 
-    if (call) {
-        call->link = link;
-        call->deadline.fn = on_deadline;
-    }
-    return call;
-}
-
-static int send_own(struct link *link, struct call *call, int argc, const char **argv,
-                    const size_t *lengths)
-{
-    int rc = HF_ENOMEM;
-
-    call->length = command_format(&call->command, argc, argv, lengths);
-    if (call->length > 0)
-        rc = call_send(link, call, call->command, call->length);
     if (rc != HF_OK)
         call_free(call);
     return rc;
@@ -181,12 +200,12 @@ static int send_own(struct link *link, struct call *call, int argc, const char *
 
 int call_own(struct link *link, call_fn *own, int argc, const char **argv, const size_t *lengths)
 {
-    struct call *call = call_new(link);
+    struct call *call = call_new(link, argc, argv, lengths);
 
     if (!call)
         return HF_ENOMEM;
     call->own = own;
-    return send_own(link, call, argc, argv, lengths);
+    return send_own(link, call);
 }
 
 /* An error shows as NOSCRIPT of the command that follows. */
@@ -205,13 +224,13 @@ int call_load(struct link *link, enum script script, call_fn *loaded)
 
     if (link->loading[script])
         return HF_OK;
-    call = call_new(link);
+    argv[2] = script_text(script, &lengths[2]);
+    call = call_new(link, 3, argv, lengths);
     if (!call)
         return HF_ENOMEM;
-    argv[2] = script_text(script, &lengths[2]);
     call->own = loaded ? loaded : on_reloaded;
     call->script = script;
-    rc = send_own(link, call, 3, argv, lengths);
+    rc = send_own(link, call);
     link->loading[script] = rc == HF_OK;
     return rc;
 }
@@ -230,24 +249,21 @@ int call_script(struct link *link, enum script script, size_t keys, hf_time dead
     if (rc != HF_OK)
         return rc;
     mark = tracking_mark(link); /* right ahead of it */
-    call = call_new(link);
+    argv[0] = "EVALSHA";
+    lengths[0] = 7;
+    argv[1] = link->sha[script];
+    lengths[1] = SCRIPT_SHA_LEN;
+    call = call_new(link, argc, argv, lengths);
     if (!call)
         return HF_ENOMEM;
-    rc = HF_ENOMEM;
     call->mark = mark;
     call->script = script;
     call->keys = keys;
     call->fn = fn;
     call->arg = arg;
-    argv[0] = "EVALSHA";
-    lengths[0] = 7;
-    argv[1] = link->sha[script];
-    lengths[1] = SCRIPT_SHA_LEN;
-    call->length = command_format(&call->command, argc, argv, lengths);
-    if (call->length > 0)
-        rc = loop_timer_set(link->options.loop, &call->deadline, deadline);
+    rc = loop_timer_set(link->options.loop, &call->deadline, deadline);
     if (rc == HF_OK)
-        rc = call_send(link, call, call->command, call->length);
+        rc = call_send(link, call);
     if (rc != HF_OK) {
         loop_timer_cancel(link->options.loop, &call->deadline);
         call_free(call);
@@ -288,6 +304,7 @@ static void on_silence(struct loop_timer *timer, hf_time now)
 void calls_init(struct link *link)
 {
     TAILQ_INIT(&link->calls);
+    TAILQ_INIT(&link->spare);
     link->silence.fn = on_silence;
 }
 
@@ -307,12 +324,22 @@ void calls_break(struct link *link)
     while ((call = TAILQ_FIRST(&link->calls))) {
         call_take(link, call);
         if (!call->own) {
-            struct link_reply reply = reply_of(call, LINK_BROKEN, link->end_error);
+            struct link_reply reply = reply_of(call, LINK_BROKEN, link->end_error, clock_now());
 
             reply.error_text = link->end_text;
             call->fn(link, &reply, call->arg);
         }
         call_free(call);
+    }
+}
+
+void calls_destroy(struct link *link)
+{
+    struct call *call;
+
+    while ((call = TAILQ_FIRST(&link->spare))) {
+        TAILQ_REMOVE(&link->spare, call, entry);
+        free(call);
     }
 }
 

@@ -5,6 +5,8 @@
 #ifndef HOLDFAST_AGENT_REDIS_LINK_INTERNAL_H
 #define HOLDFAST_AGENT_REDIS_LINK_INTERNAL_H
 
+#include <stdalign.h>
+#include <stddef.h>
 #include <sys/queue.h>
 
 #include <ev.h>
@@ -50,9 +52,9 @@ typedef void call_fn(struct link *link, const struct call *call, const redisRepl
 struct call {
     TAILQ_ENTRY(call) entry;
     struct link *link;
-    hf_time sent;  /* before the first byte of the last sending */
-    char *command; /* kept to be sent again after NOSCRIPT */
-    int length;
+    hf_time sent; /* before the first byte of the last sending */
+    size_t room;  /* of `command` */
+    size_t length;
     enum script script;
     call_fn *own; /* our own command; else NULL, and what follows is set */
     size_t keys;  /* renew, release: how many marks are due */
@@ -61,8 +63,11 @@ struct call {
     uint32_t mark; /* of tracking_mark(); 0: what it read is not tracked */
     link_reply_fn *fn;
     void *arg;
+    alignas(max_align_t) char command[]; /* kept to be sent again after NOSCRIPT */
 };
 TAILQ_HEAD(call_list, call);
+#define CALL_ROOM        1024 /* bytes of commands of those that are used again */
+#define CALLS_SPARE_MOST 256  /* that a link keeps */
 
 /* Notices of changes; link_tracking.c. */
 struct link_tracking {
@@ -104,7 +109,8 @@ struct link {
 
     /* commands */
     struct call_list calls;
-    int in_flight;
+    struct call_list spare; /* calls of CALL_ROOM bytes that are over */
+    int in_flight, spare_count;
     struct loop_timer silence;
     bool silence_grace; /* there were unread bytes at its end: a moment to read them */
     hf_time heard;      /* last answer */
@@ -174,6 +180,7 @@ void calls_init(struct link *link);
 void calls_reset(struct link *link);
 /* All unanswered commands get LINK_BROKEN, oldest first. */
 void calls_break(struct link *link);
+void calls_destroy(struct link *link);
 
 /* Buffers a command of our own; silence is its only deadline. HF_OK, HF_ENOQUORUM, HF_ENOMEM. */
 int call_own(struct link *link, call_fn *own, int argc, const char **argv, const size_t *lengths);

@@ -21,8 +21,7 @@ struct args {
     char numbers[8][24];
     int numbers_used;
     char stamp[TRUST_NONCE_LEN + 1 + FLEET_DIGEST_LEN + 1];
-    char tag[SHA1_HEX_LEN + 1];
-    char holder[HOLDER_TEXT_MAX];
+    struct link_words words;
     char fence_key[sizeof(LINK_FENCE_PREFIX) + 2 * KEY_MAX]; /* or a pattern for them */
 };
 
@@ -42,27 +41,42 @@ static void add_token(struct args *args, const struct token *token)
     add_bytes(args, token, COMMAND_TOKEN);
 }
 
-static void add_number(struct args *args, int64_t number)
+/* Into the end of `room`. Returns where it begins. */
+static const char *number_text(char *room, size_t size, int64_t number)
 {
-    char *at = args->numbers[args->numbers_used++];
     uint64_t rest = number < 0 ? -(uint64_t)number : (uint64_t)number;
-    size_t first = sizeof(args->numbers[0]);
+    char *at = room + size;
 
     do
-        at[--first] = (char)('0' + rest % 10);
+        *--at = (char)('0' + rest % 10);
     while (rest /= 10);
     if (number < 0)
-        at[--first] = '-';
-    add_bytes(args, at + first, sizeof(args->numbers[0]) - first);
+        *--at = '-';
+    return at;
+}
+
+static void add_number(struct args *args, int64_t number)
+{
+    char *room = args->numbers[args->numbers_used++];
+    const char *text = number_text(room, sizeof(args->numbers[0]), number);
+
+    add_bytes(args, text, (size_t)(room + sizeof(args->numbers[0]) - text));
 }
 
 static void add_stamp(struct args *args, const char *nonce, const char *digest)
 {
-    bool has = digest && *digest;
+    size_t used = nonce ? strnlen(nonce, TRUST_NONCE_LEN) : 0;
 
-    snprintf(args->stamp, sizeof(args->stamp), "%s%s%s", nonce ? nonce : "", has ? ":" : "",
-             has ? digest : "");
-    add_text(args, args->stamp);
+    if (used > 0)
+        memcpy(args->stamp, nonce, used);
+    if (digest && *digest) {
+        size_t length = strnlen(digest, FLEET_DIGEST_LEN);
+
+        args->stamp[used++] = ':';
+        memcpy(args->stamp + used, digest, length);
+        used += length;
+    }
+    add_bytes(args, args->stamp, used);
 }
 
 /* EVALSHA and SHA are filled in by call_script(). */
@@ -108,19 +122,37 @@ static size_t escape(char *pattern, size_t used, const char *bytes, size_t lengt
 }
 
 /* The tag is made here: a node is shared by many hosts. */
+static void make_words(struct link_words *words, const struct link_lock *lock)
+{
+    if (words->tag[0] == '\0') {
+        char token[TOKEN_LEN];
+        struct sha1 sha1;
+
+        token_text(lock->token, token);
+        sha1_begin(&sha1);
+        sha1_add(&sha1, token, sizeof(token));
+        sha1_end(&sha1, words->tag);
+        explicit_bzero(token, sizeof(token));
+    }
+    if (words->holder_len == 0 || words->fence != lock->fence) {
+        words->holder_len = holder_text_write(&lock->holder, lock->fence, words->holder);
+        words->fence = lock->fence;
+    }
+}
+
 static void add_fence_and_holder(struct args *args, const struct link_lock *lock)
 {
-    char token[TOKEN_LEN];
-    struct sha1 sha1;
+    struct link_words *words = lock->words;
 
-    token_text(lock->token, token);
-    sha1_begin(&sha1);
-    sha1_add(&sha1, token, sizeof(token));
-    sha1_end(&sha1, args->tag);
-    explicit_bzero(token, sizeof(token));
+    if (!words) {
+        words = &args->words;
+        words->tag[0] = '\0';
+        words->holder_len = 0;
+    }
+    make_words(words, lock);
     add_number(args, (int64_t)lock->fence);
-    add_bytes(args, args->tag, SHA1_HEX_LEN);
-    add_bytes(args, args->holder, holder_text_write(&lock->holder, lock->fence, args->holder));
+    add_bytes(args, words->tag, SHA1_HEX_LEN);
+    add_bytes(args, words->holder, words->holder_len);
 }
 
 /* Acquire and heal differ only in the script. */
@@ -262,6 +294,13 @@ static void many_add(struct many *many, const void *bytes, size_t length)
     many->lengths[many->count++] = length;
 }
 
+static void many_add_number(struct many *many, char *room, size_t size, int64_t number)
+{
+    const char *text = number_text(room, size, number);
+
+    many_add(many, text, (size_t)(room + size - text));
+}
+
 /* For renew and release: the keys, then the token of each. */
 static int many_begin(struct many *many, const struct link *link, const struct link_key *keys,
                       size_t count)
@@ -271,8 +310,7 @@ static int many_begin(struct many *many, const struct link *link, const struct l
     if (count == 0 || count > LINK_KEYS_MAX)
         return HF_EINVAL;
     many->count = 2; /* filled in by call_script() */
-    many_add(many, many->key_count,
-             (size_t)snprintf(many->key_count, sizeof(many->key_count), "%zu", count + 1));
+    many_add_number(many, many->key_count, sizeof(many->key_count), (int64_t)count + 1);
     many_add(many, LINK_SENTINEL_KEY, sizeof(LINK_SENTINEL_KEY) - 1);
     for (size_t i = 0; i < count; i++)
         many_add(many, keys[i].key, keys[i].key_len);
@@ -283,9 +321,7 @@ static int many_begin(struct many *many, const struct link *link, const struct l
 
 static void add_ttl(struct many *many, size_t i, int64_t ttl_ms)
 {
-    char *text = many->ttls[i];
-
-    many_add(many, text, (size_t)snprintf(text, TTL_DIGITS, "%" PRId64, ttl_ms));
+    many_add_number(many, many->ttls[i], TTL_DIGITS, ttl_ms);
 }
 
 int link_renew(struct link *link, const struct link_key *keys, size_t count, hf_time deadline,

@@ -73,16 +73,20 @@ static char *command_make(struct command *c, int argc, const char *const *argv,
     return at;
 }
 
-int command_format(char **ret_command, int argc, const char **argv, const size_t *lengths)
+size_t command_room(int argc, const char **argv, const size_t *lengths)
 {
-    size_t size = sizeof(struct command) + (size_t)argc * (sizeof(char *) + sizeof(size_t));
-    struct command *c;
+    size_t room = sizeof(struct command) + (size_t)argc * (sizeof(char *) + sizeof(size_t));
 
     for (int i = 0; i < argc; i++)
-        size += length_of(argv, lengths, i) + 1;
-    c = malloc(size);
-    *ret_command = (char *)c;
-    return (int)(command_make(c, argc, argv, lengths) - (char *)c);
+        room += length_of(argv, lengths, i) + 1;
+    return room;
+}
+
+size_t command_write(char *ret_command, int argc, const char **argv, const size_t *lengths)
+{
+    struct command *c = (struct command *)(void *)ret_command;
+
+    return (size_t)(command_make(c, argc, argv, lengths) - ret_command);
 }
 
 void *hi_malloc(size_t size);

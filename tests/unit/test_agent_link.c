@@ -229,6 +229,36 @@ static void test_the_record_has_the_digest_of_the_token(void **state)
     freeReplyObject(reply);
 }
 
+/* (!) The text begins with the fence that is offered, or other hosts take it for an earlier holder's. */
+static void test_words_follow_the_fence(void **state)
+{
+    struct fixture *f = start(state, NULL);
+    struct link_words words = {.holder_len = 0};
+    struct link_lock lock = lock_of(&token_bytes);
+    redisReply *reply;
+
+    lock.words = &words;
+    link_comes_up(f, NULL);
+    make_sentinel(f);
+    for (int i = 0; i < 3; i++) {
+        char begin[32];
+
+        memset(&f->told, 0, sizeof(f->told));
+        assert_int_equal(
+            (i == 0 ? link_acquire : link_raise)(f->link, &lock, in_ms(FAR_MS), note, &f->told),
+            HF_OK);
+        link_flush(f->link);
+        assert_true(runs_until(f, is_final, FAR_MS));
+        assert_int_equal(f->told.last.verdict, VERDICT_OK);
+        reply = side(f, "HGET holdfast:fence:%s holder", KEY);
+        snprintf(begin, sizeof(begin), "%llu\n4711\n1000\n", (unsigned long long)lock.fence);
+        assert_int_equal(strncmp(reply->str, begin, strlen(begin)), 0);
+        freeReplyObject(reply);
+        if (i == 1) /* the second time with the same fence */
+            lock.fence += 10;
+    }
+}
+
 static void test_wrong_password(void **state)
 {
     struct fixture *f = start(state, OPTIONS("--requirepass", "right"));
@@ -733,6 +763,7 @@ int main(void)
         LINK_TEST(test_password),
         LINK_TEST(test_user_and_database),
         LINK_TEST(test_the_record_has_the_digest_of_the_token),
+        LINK_TEST(test_words_follow_the_fence),
         LINK_TEST(test_wrong_password),
         LINK_TEST(test_missing_password),
         LINK_TEST(test_no_permission),

@@ -69,7 +69,8 @@ static void fill_lock(struct round *round, int node, struct link_lock *lock)
                                .nonce = locks->nodes->node[node].trust.sentinel.nonce,
                                .digest = locks->nodes->fleet_view.digest,
                                .fence = round->ballot.fence,
-                               .holder = round->described};
+                               .holder = round->described,
+                               .words = &round->words};
     round->sent[node] = now;
     round->deadline[node] = hf_time_min(hf_time_add(now, round->timing.attempt),
                                         ballot_ends(&round->ballot, &round->timing));

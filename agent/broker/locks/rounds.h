@@ -38,6 +38,7 @@ struct round {
     uint64_t in_way[HF_NODES_MAX]; /* fence of the lease a node has; 0: none, or unknown */
     struct hf_wire_holder holder;
     struct link_holder described;
+    struct link_words words;
     struct token token;
     char comm[HF_COMM_MAX + 1], note[HF_NOTE_MAX + 1];
     uint32_t pid, uid;
