@@ -171,23 +171,31 @@ class Fleet:
                         "node_cpu_us": (after[1] - nodes_s) / len(self.paths) / cycles * 1e6, "agent_switches": switches / cycles})
 
     def system_calls(self, turn, cycles):
-        """System calls of the agent per lock and unlock, by strace, which slows everything down. Without it, or where it may not
-        trace: none are told."""
+        """System calls of the agent per lock and unlock. By perf, as they are; and by strace, beside which the agent polls less for what
+        comes, since each of its calls takes longer. Without these programs, or where they may not look: none are
+        told. Returns the row that tells most."""
+        told = None
+        for by, count in ("strace", self.calls_by_strace), ("perf", self.calls_by_perf):
+            total, counts = count(turn)
+            if total:
+                most = {name: round(count / cycles, 1) for name, count in counts.items() if count > cycles / 2}
+                told = self.lines.say({"bench": "system calls of the agent", "by": by, "per_cycle": total / cycles, "most": most})
+        return told
+
+    def calls_by_strace(self, turn):
         summary = pathlib.Path(f"{self.directory}/strace")
-        try:
-            tracer = subprocess.Popen(["strace", "-f", "-c", "-o", summary, "-p", str(self.agents[0].pid)],
-                                      stderr=subprocess.DEVNULL)
-        except FileNotFoundError:
-            return
-        time.sleep(1)
-        turn()
-        tracer.send_signal(signal.SIGINT)
-        tracer.wait()
+        run_beside(["strace", "-f", "-c", "-o", summary, "-p", str(self.agents[0].pid)], turn)
         rows = [line.split() for line in summary.read_text().splitlines()] if summary.exists() else []
         counts = {row[-1]: int(row[3]) for row in rows if len(row) >= 5 and row[3].isdigit() and row[-1] != "total"}
-        if counts:
-            return self.lines.say({"bench": "system calls of the agent", "per_cycle": sum(counts.values()) / cycles,
-                                   "most": {name: round(count / cycles, 1) for name, count in counts.items() if count > cycles / 2}})
+        return sum(counts.values()), counts
+
+    def calls_by_perf(self, turn):
+        summary = pathlib.Path(f"{self.directory}/perf")
+        events = ",".join(["raw_syscalls:sys_enter", *(f"syscalls:sys_enter_{name}" for name in LIKELY_CALLS)])
+        run_beside(["perf", "stat", "-x", " ", "-o", summary, "-e", events, "-p", str(self.agents[0].pid)], turn)
+        rows = [line.split() for line in summary.read_text().splitlines()] if summary.exists() else []
+        counts = {row[1].partition("sys_enter")[2].strip("_"): int(row[0]) for row in rows if len(row) >= 2 and row[0].isdigit()}
+        return counts.pop("", 0), counts
 
     def calls(self, command):
         """How often each node carried this command out so far, in scripts or not."""
@@ -213,6 +221,21 @@ class Fleet:
         for name in self.names:  # of an agent that was killed
             for table in pathlib.Path("/dev/shm").glob(f"holdfast*.{name}"):
                 table.unlink()
+
+
+LIKELY_CALLS = ("epoll_wait", "read", "write", "futex", "sched_yield", "sendto", "recvfrom")
+
+
+def run_beside(argv, turn):
+    """Does `turn()` while a program watches; where that one cannot, does nothing more than the turn."""
+    try:
+        watcher = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
+    except FileNotFoundError:
+        return
+    time.sleep(1)
+    turn()
+    watcher.send_signal(signal.SIGINT)
+    watcher.wait()
 
 
 # Whatever agents send by itself; all else are calls of their scripts.

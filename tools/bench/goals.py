@@ -102,8 +102,10 @@ def agent_cpu(rows):
 
 @goal("... its system calls", "at most 17")
 def agent_calls(rows):
-    row = One(rows, 3).rows.where(bench="system calls of the agent").one()
-    return (f"{row['per_cycle']:.1f} (" + ", ".join(f"{name} {count:g}" for name, count in row["most"].items()) + ")", row["per_cycle"] <= 17)
+    told = One(rows, 3).rows.where(bench="system calls of the agent")
+    texts = [f"{row['per_cycle']:.1f} by {row['by']} (" + ", ".join(f"{name} {count:g}" for name, count in row["most"].items()) + ")"
+             for row in told]
+    return "; ".join(texts), told.where(by="strace").one("per_cycle") <= 17
 
 
 @goal("io_uring for sends and receives, by the bare quorum lock, 3 nodes", "the agent would need 15 % less CPU with it")
