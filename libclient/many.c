@@ -299,7 +299,8 @@ static void many_cancel(hf_op *whole) REQUIRES(hfc_locked)
         hfc_many_drop(&many->parts[i]);
 }
 
-/* The start of a failure's message: the culprit's name, "" without one; keeps its index. */
+/* The start of a failure's message: the culprit's name, "" without one, and of what is alone how much that takes where it is
+ * too much; keeps its index. */
 static void get_preface(const struct hfc_many *many, char ret_preface[PREFACE_SIZE])
 {
     const struct hfc_part *part = many->culprit;
@@ -315,8 +316,11 @@ static void get_preface(const struct hfc_many *many, char ret_preface[PREFACE_SI
 
         ret_preface[used++] = byte >= ' ' && byte < 0x7f ? (char)byte : '?';
     }
-    (void)snprintf(ret_preface + used, PREFACE_SIZE - (size_t)used,
-                   "%s: ", part->name_len > NAME_SHOWN_MAX ? "..." : "");
+    used += snprintf(ret_preface + used, PREFACE_SIZE - (size_t)used,
+                     "%s: ", part->name_len > NAME_SHOWN_MAX ? "..." : "");
+    if (many->together && (many->whole.status == HF_ELIMIT || many->whole.status == HF_EFULL))
+        (void)snprintf(ret_preface + used, PREFACE_SIZE - (size_t)used,
+                       "to be alone takes %u locks: ", many->count);
 }
 
 static int many_result(hf_op *whole, hf_lease **ret_leases) REQUIRES(hfc_locked)

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "shm/suggest.h"
 #include "shm/version.h"
 #include "tools/ask/ask.h"
 #include "tools/common/exit_code.h"
@@ -67,18 +68,31 @@ static int flushed(void)
     return fflush(stdout) == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
+static int unknown(const char *word)
+{
+    char shown[TEXT_NAME_SIZE];
+    struct suggestion meant = {0};
+
+    for (size_t i = 0; i < sizeof(subcommands) / sizeof(subcommands[0]); i++)
+        suggest_try(&meant, word, strlen(word), subcommands[i].name);
+    text_escape_str(shown, sizeof(shown), word);
+    if (word[0] == '-')
+        fprintf(stderr, "holdfast: unknown option '%s'; see holdfast --help\n", shown);
+    else if (meant.known)
+        fprintf(stderr, "holdfast: unknown subcommand '%s'; did you mean '%s'?\n", shown,
+                meant.known);
+    else
+        fprintf(stderr, "holdfast: unknown subcommand '%s'; see holdfast --help\n", shown);
+    return EXIT_USAGE;
+}
+
 /* argv[0] is the subcommand's name. */
 static int call(int argc, char **argv)
 {
-    char shown[TEXT_NAME_SIZE];
-
     for (size_t i = 0; i < sizeof(subcommands) / sizeof(subcommands[0]); i++)
         if (!strcmp(argv[0], subcommands[i].name))
             return subcommands[i].function(argc, argv);
-    fprintf(stderr, "holdfast: unknown %s '%s'; see holdfast --help\n",
-            argv[0][0] == '-' ? "option" : "subcommand",
-            text_escape_str(shown, sizeof(shown), argv[0]));
-    return EXIT_USAGE;
+    return unknown(argv[0]);
 }
 
 /* "help run" is "run --help", and "help fleet move" is "fleet move --help". */

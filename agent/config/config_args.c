@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "agent/config/config_load.h"
-#include "agent/config/suggest.h"
+#include "shm/suggest.h"
 #include "shm/status.h"
 #include "shm/version.h"
 

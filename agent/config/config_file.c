@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "agent/config/config_load.h"
-#include "agent/config/suggest.h"
+#include "shm/suggest.h"
 #include "shm/status.h"
 
 struct reader {

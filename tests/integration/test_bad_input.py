@@ -198,10 +198,11 @@ def unknown_options(run):
             result = run.holdfast(*command, "--no-such", "x")
             assert result.rc == 64 and result.out == "", result
             assert "--no-such" in result.err and "--help" in result.err, result
-        for command in (["frobnicate"], ["ru\nn"]):
-            result = run.holdfast(*command)
+        for word, remedy in (("frobnicate", "--help"), ("ru\nn", "did you mean 'run'?"), ("lst", "did you mean 'list'?"),
+                             ("stat", "did you mean 'status'?"), ("--list", "--help")):
+            result = run.holdfast(word)
             assert result.rc == 64, result
-            said(result.err, command[0].replace("\n", r"\n"), "--help")
+            said(result.err, word.replace("\n", r"\n"), remedy)
         code, text = daemon(run, "--no-such")
         assert code == 64, text
         said(text, "--no-such", "--help")
@@ -390,6 +391,11 @@ def user_limits(run):
     assert result.rc == 69, result
     said(result.err, "2 locks", "leases_per_uid")
     other.acquire("one-more")
+    holder.release(leases.pop())
+    for words in (["run", "-n"], ["run"]):
+        result = run.holdfast(*words, "--exclusive", "alone", "true")
+        assert result.rc == 69, result
+        said(result.err, "to be alone takes 65 locks", "leases_per_uid")
     assert all(holder.held(lease) for lease in leases)
 
 

@@ -698,5 +698,20 @@ def watch_begins_earlier(run):
         assert result.rc == 64 and "give a number from 1 on as count" in result.err, result
 
 
+@scenario("the history of a name without events, or since a time without any: said, and no failure")
+def nothing_to_show(run):
+    run.redis(3)
+    start(run)
+    holder = run.holder()
+    holder.acquire("known")
+    for words in (["history", "unknown"], ["history", "known", "--since", "0s"]):
+        told = run.holdfast(*words)
+        assert told.rc == 0 and told.out == "" and "no such event" in told.err, told
+        told = run.holdfast(*words, "--json")
+        assert told.rc == 0 and told.err == "", told
+    told = run.holdfast("history", "known")
+    assert told.rc == 0 and "known" in told.out and told.err == "", told
+
+
 if __name__ == "__main__":
     main()

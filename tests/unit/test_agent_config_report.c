@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "agent/config/config_report.h"
-#include "agent/config/suggest.h"
+#include "shm/suggest.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 #include "tests/support/scratch.h"

@@ -44,7 +44,9 @@ static void print(const struct reader *reader, const struct reader_args *args,
 
     events_read(&reader->table, &cursor, &events);
     show_event_overwritten("history", cursor.overwritten, args->json);
-    past_events_print(reader, args, filter, &events);
+    if (past_events_print(reader, args, filter, &events) == 0 && !args->json)
+        fprintf(stderr,
+                "holdfast: history: the agent has no such event; it keeps the newest ones\n");
     events_free(&events);
 }
 

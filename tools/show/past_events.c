@@ -2,8 +2,8 @@
 
 #include "tools/show/show_event.h"
 
-void past_events_print(const struct reader *reader, const struct reader_args *args,
-                       const struct events_filter *filter, struct events *events)
+size_t past_events_print(const struct reader *reader, const struct reader_args *args,
+                         const struct events_filter *filter, struct events *events)
 {
     size_t matches = 0, first;
 
@@ -14,4 +14,5 @@ void past_events_print(const struct reader *reader, const struct reader_args *ar
     first = args->count && matches > args->count ? matches - args->count : 0;
     for (size_t i = first; i < matches; i++)
         (args->json ? show_event_json : show_event)(reader, &events->items[i]);
+    return matches;
 }

@@ -1,6 +1,6 @@
 /* Which known word somebody may have meant by an unknown one. Pure. */
-#ifndef HOLDFAST_AGENT_CONFIG_SUGGEST_H
-#define HOLDFAST_AGENT_CONFIG_SUGGEST_H
+#ifndef HOLDFAST_SHM_SUGGEST_H
+#define HOLDFAST_SHM_SUGGEST_H
 
 #include <stddef.h>
 

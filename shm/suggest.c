@@ -1,4 +1,4 @@
-#include "agent/config/suggest.h"
+#include "shm/suggest.h"
 
 #include <ctype.h>
 #include <stdbool.h>
