@@ -45,6 +45,17 @@ def fairness(run):
     assert all(row["grants"] > 0 and row["overlaps"] == 0 and 0 < row["even_waiters"] <= 1 for row in rows), rows
 
 
+@scenario("two builds are measured by turns", sanitizers=False)
+def two_builds(run):
+    lines = run.dir / "lines.jsonl"
+    process = run.spawn(BENCH / "beside", BUILD, "--quick", "--build", BUILD, "--out", lines, label="beside")
+    assert process.wait(PATIENCE_S) == 0, process.err
+    for name in ("p50, us", "agent's CPU, us", "a node's CPU, us", "64 clients: locks/s"):
+        line, = [line for line in process.out.splitlines() if line.startswith(f"| {name} |")]
+        assert all(float(cell) > 0 for cell in line.split("|")[2:5]), line
+    assert len([row for row in lines_of(lines) if row["bench"] == "lock"]) == 2, lines_of(lines)
+
+
 @scenario("the load of renewals is simulated, and spread again after each fault", sanitizers=False)
 def scale(run):
     """Counts of simulated time, the same in every run."""
