@@ -22,7 +22,7 @@ void validity_drop(hf_time *d, int count, uint32_t counting)
             d[i] = HF_TIME_PAST;
 }
 
-hf_time validity_relied_on(const hf_time *d, int count, int q, bool narrow)
+hf_time validity_latest(const hf_time *d, int count)
 {
-    return validity_qth(d, count, narrow ? 1 : q);
+    return validity_qth(d, count, 1);
 }

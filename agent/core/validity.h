@@ -16,9 +16,10 @@ hf_time validity_qth(const hf_time *d, int count, int q);
  * (!) What a server told that does not count, or not yet, is no vote any more: an earlier record counted it, and it may not
  * make up a majority with votes by this one. */
 void validity_drop(hf_time *d, int count, uint32_t counting);
-/* Until when a holder may rely on a lease. (!) It was told a V by what counted before; some of those that stay are
- * in every majority of that, so the last of their d_i is no earlier. `narrow`: the record has not settled, which list, q and
- * counting need not show where a node was removed. */
-hf_time validity_relied_on(const hf_time *d, int count, int q, bool narrow);
+/* The latest vote. (!) No holder was shown a V that is later, whatever is known of how it came about. By an earlier record or
+ * list other servers counted, and some of those that stay are in every majority of those. Of a void vote the journal tells
+ * before the word does, which has the V of before then; where too many are void at once the lease is lost, and the journal
+ * has V in place of the latest (agent/record/lease_record.c). */
+hf_time validity_latest(const hf_time *d, int count);
 
 #endif

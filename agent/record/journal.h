@@ -64,7 +64,8 @@ struct journal_lease {
     enum hf_loss_reason reason;    /* and why */
     uint32_t generation;
     uint64_t fence;
-    hf_time d[HF_NODES_MAX]; /* of the configured nodes; HF_TIME_PAST behind them */
+    /* Of the configured nodes; HF_TIME_PAST behind them. Of a lease that is over the latest is when it may be released. */
+    hf_time d[HF_NODES_MAX];
 };
 
 /* Makes DIR/journal, if it is of the list before, one of the next list: each lease keeps all but what nodes said that are

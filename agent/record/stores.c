@@ -225,6 +225,8 @@ static void fit_to_journal(struct hf_table_spec *spec, const struct config *c,
     spec->id = journal_table(journal);
 }
 
+#define NO_TABLE UINT64_MAX /* in place of an id */
+
 /* The table is kept only together with the journal that says what its check words mean. Without a journal
  * no release will leave for the leases that it shows, so its words are true until their V. */
 static int open_files(struct agent *agent, const char *dir, char *why, size_t why_size)
@@ -233,7 +235,7 @@ static int open_files(struct agent *agent, const char *dir, char *why, size_t wh
     struct hf_table_spec spec = table_spec(c, agent->boot_id, agent->timens_inode);
     char path[sizeof(agent->socket_path)];
     bool found_journal;
-    uint32_t found;
+    uint32_t found, capacity;
     int rc;
 
     snprintf(path, sizeof(path), "%.590s/journal", dir);
@@ -244,6 +246,10 @@ static int open_files(struct agent *agent, const char *dir, char *why, size_t wh
     if (rc < 0)
         return rc; /* the node records stay for an agent that is not refused */
     fit_to_journal(&spec, c, agent->journal);
+    /* (!) A table that is made now shows none of its leases, also if the agent is killed before it can say so. */
+    if (!spec.fresh && !spec.id &&
+        hf_table_look(agent->shm_name, &spec, &capacity, why, why_size) != HF_OK)
+        journal_shown_in(agent->journal, spec.id = NO_TABLE);
     if (spec.fresh)
         rc = hf_table_drop(agent->shm_name, why, why_size);
     if (rc == HF_OK)
@@ -436,6 +442,8 @@ bool stores_close(struct agent *agent)
         if (!agent->config->ephemeral && !history_save(agent))
             log_warn("no history is kept for the next agent: its file cannot be written");
         hf_table_set_state(&agent->table, HF_TABLE_RETIRED);
+        journal_shown_in(agent->journal,
+                         0); /* its words are 0; an agent of an earlier version names none */
         if (hf_table_is_linked(&agent->table, agent->shm_name))
             (void)shm_unlink(agent->shm_name);
     }

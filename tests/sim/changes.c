@@ -433,9 +433,13 @@ bool changes_are_stuck(void)
     if (wide_has(WIDE_CHANGES) && is_forgotten())
         return true;
     for (int i = 0; wide_has(WIDE_CHANGES) && i < sim.plan.hosts; i++)
-        for (int n = 0; sim.host[i]->broker && n < sim.host[i]->config.node_count; n++)
-            if (strstr(sim.host[i]->broker->nodes->node[n].fleet_text, "two changes"))
+        for (int n = 0; sim.host[i]->broker && n < sim.host[i]->config.node_count; n++) {
+            const char *text = sim.host[i]->broker->nodes->node[n].fleet_text;
+
+            /* Two changes, or a host without memory began where all nodes had forgotten: operators have to choose. */
+            if (strstr(text, "two changes") || strstr(text, "was founded anew"))
                 return true;
+        }
     return false;
 }
 

@@ -278,6 +278,12 @@ static void check_votes(const struct sim_host *host, const struct record *rec)
     }
 }
 
+/* Of a lease that is over no d_i is a vote (agent/record/journal.h). */
+static bool is_believed(const struct journal_lease *state)
+{
+    return journal_is_held(state->state) && state->slot_state < HF_SLOT_LOST;
+}
+
 /* (!) No d_i rises but by an answer that counts. */
 static void check_seats(const struct sim_host *host, const struct record *before,
                         const struct journal_lease *state)
@@ -311,17 +317,16 @@ void __wrap_journal_put(struct journal *journal, uint32_t slot, const struct jou
     sim_preempt();
     if (get(host, slot, &rec) && state->state == JOURNAL_FREE)
         token_freed(host, &rec.id.token);
-    if (get(host, slot, &rec) && journal_is_held(state->state))
+    if (get(host, slot, &rec) && is_believed(state))
         check_seats(host, &rec, state);
     if (state->state == JOURNAL_HELD)
         preempt_until_end(&host->agent.table.slots[slot]);
     __real_journal_put(journal, slot, state);
     if (get(host, slot, &rec))
         for (int i = 0; i < host->config.node_count; i++)
-            if (state->d[i].ns > HF_TIME_PAST.ns)
+            if (state->d[i].ns > HF_TIME_PAST.ns && state->slot_state < HF_SLOT_LOST)
                 token_voted(&rec.id.token, UINT32_C(1) << server_of(host, i)->number);
-    if (journal_is_held(state->state) && state->slot_state < HF_SLOT_LOST && !sim.plan.amnesia &&
-        get(host, slot, &rec))
+    if (is_believed(state) && !sim.plan.amnesia && get(host, slot, &rec))
         check_votes(host, &rec);
     sim_preempt();
     if (state->state == JOURNAL_HANDOFF)
@@ -351,7 +356,7 @@ void records_check_taken(const struct sim_host *host)
     struct record rec;
 
     for (uint32_t slot = 0; wide_has(WIDE_CHANGES) && slot < host->agent.table.capacity; slot++) {
-        if (!get(host, slot, &rec) || !journal_is_held(rec.state.state))
+        if (!get(host, slot, &rec) || !is_believed(&rec.state))
             continue;
         for (int i = 0; i < host->config.node_count; i++)
             if (hf_time_before(token_counted(&rec.id.token, server_of(host, i)->number).until,

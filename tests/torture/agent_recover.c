@@ -59,6 +59,7 @@ void recover(struct judge *j)
     char why[400] = "";
 
     remember(j);
+    journal_shown_in(j->journal, hf_table_id(&j->reader)); /* a copy, which stands for the table */
     began = clock_now();
     log_init(LOG_LEVEL_ERROR);
     rcu_register_thread();

@@ -31,6 +31,7 @@
 static struct config config;
 static struct agent agent;
 static char dir[64];
+static enum journal_state left_as; /* what leave() journals */
 
 /* Whether the word of the generation before stood when the agent looked at the clock, after the event of its start. */
 static bool watching, looked, old_word_stood;
@@ -90,6 +91,7 @@ static void close_all(void)
 static int set_up(void **state)
 {
     (void)state;
+    left_as = JOURNAL_HELD;
     log_init(LOG_LEVEL_ERROR);
     rcu_register_thread();
     scratch_path(dir, sizeof(dir));
@@ -130,10 +132,8 @@ static void leave(bool run, enum hf_slot_state state, const double d_s[3], doubl
 {
     struct journal_identity id = {
         .name_len = 1, .name = "n", .token = {"cafe"}, .ttl_ms = 30000, .pid = 1, .run = run};
-    struct journal_lease rec = {.state = JOURNAL_HELD,
-                                .slot_state = state,
-                                .reason = HF_LOSS_FORCED,
-                                .generation = GENERATION};
+    struct journal_lease rec = {
+        .state = left_as, .slot_state = state, .reason = HF_LOSS_FORCED, .generation = GENERATION};
     hf_time now = clock_now();
 
     open_all();
@@ -208,16 +208,53 @@ static void nor_has_the_agent_after_that_one_the_table(void **state)
     assert_true(agent.warm);
 }
 
-/* (!) Its word stands in the table that was removed. The second agent was killed before it had looked at the journal. */
-static void no_lease_is_readopted_by_another_table(void **state)
+/* (!) A vote was void in the journal, and the word was still the earlier one; the second agent takes the first guardian's end
+ * for the job's. */
+static void nor_where_its_first_guardian_is_gone(void **state)
+{
+    const double d_s[3] = {25, 5, -100};
+
+    (void)state;
+    leave(true, HF_SLOT_HELD, d_s, 20);
+    shm_unlink(agent.shm_name);
+    assert_true(released_in_s() > 29);
+    assert_true(released_in_s() > 19);
+    assert_true(released_in_s() < 31); /* and no later each time */
+    assert_true(agent.warm);
+}
+
+static void a_void_vote_does_not_shorten_a_word_that_is_out_of_reach(void **state)
+{
+    const double d_s[3] = {20, 5, 19.5};
+    const double lost_d_s[3] = {-100, -100, 20}; /* as lease_record_end() leaves it */
+
+    (void)state;
+    leave(false, HF_SLOT_HELD, d_s, 19.5);
+    shm_unlink(agent.shm_name);
+    assert_true(released_in_s() > 19);
+    assert_true(released_in_s() > 19);
+    assert_true(agent.warm);
+    assert_int_equal(tear_down(state), 0);
+    assert_int_equal(set_up(state), 0);
+    left_as = JOURNAL_ENDING;
+    leave(false, HF_SLOT_LOST, lost_d_s, 20);
+    shm_unlink(agent.shm_name);
+    assert_true(released_in_s() > 19);
+    assert_true(released_in_s() > 19);
+}
+
+/* (!) Its word stands in the table that was removed. The second agent was killed before it had looked at the journal. The
+ * first one was perhaps of a version that names no table. */
+static void readopted_by_no_other_table(bool named)
 {
     const double d_s[3] = {25, 24, 23};
     char why[WHY_SIZE] = "";
 
-    (void)state;
     leave(true, HF_SLOT_HELD, d_s, 24);
     open_all(); /* whose table it is */
     assert_non_null(resource_lease(agent.broker->locks->by_slot[SLOT]));
+    if (!named)
+        journal_shown_in(agent.journal, 0);
     close_all();
     shm_unlink(agent.shm_name);
     must(stores_open(&agent, dir, why, sizeof(why)));
@@ -230,6 +267,34 @@ static void no_lease_is_readopted_by_another_table(void **state)
     assert_false(agent.warm);
     assert_true(looked);
     assert_false(named_early);
+}
+
+static void no_lease_is_readopted_by_another_table(void **state)
+{
+    (void)state;
+    readopted_by_no_other_table(true);
+}
+
+static void nor_if_none_was_named(void **state)
+{
+    (void)state;
+    readopted_by_no_other_table(false);
+}
+
+static void the_table_of_a_version_that_names_none_is_kept(void **state)
+{
+    const double d_s[3] = {25, 24, 23};
+
+    (void)state;
+    leave(true, HF_SLOT_HELD, d_s, 24);
+    open_all();
+    journal_shown_in(agent.journal, 0);
+    close_all();
+    open_all();
+    assert_true(agent.warm);
+    assert_non_null(resource_lease(agent.broker->locks->by_slot[SLOT]));
+    assert_true(journal_table(agent.journal) == hf_table_id(&agent.table));
+    close_all();
 }
 
 /* The word falls first: nobody believes in it. */
@@ -364,7 +429,13 @@ int main(void)
         cmocka_unit_test_setup_teardown(without_that_table_the_ttl_bounds_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nor_has_the_agent_after_that_one_the_table, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(nor_where_its_first_guardian_is_gone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_void_vote_does_not_shorten_a_word_that_is_out_of_reach,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_lease_is_readopted_by_another_table, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(nor_if_none_was_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_table_of_a_version_that_names_none_is_kept, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_lease_of_a_dead_holder_is_released_at_once, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_handoff_that_was_cut_off_is_the_new_holders, set_up,

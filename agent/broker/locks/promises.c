@@ -21,11 +21,9 @@ hf_time promise_latest(const struct locks *locks, const struct journal_identity 
                        const struct journal_lease *state, uint32_t slot)
 {
     const struct hf_slot *s = &locks->agent->table.slots[slot];
-    hf_time latest = validity_qth(state->d, locks->n, 1);
+    hf_time latest = validity_latest(state->d, locks->n);
 
-    /* (!) An agent that ended it at its start had perhaps not that table. */
-    if (!locks->agent->warm ||
-        (state->slot_state == HF_SLOT_LOST && state->reason == HF_LOSS_RESTART))
+    if (!locks->agent->warm)
         latest = hf_time_max(latest, hf_time_add(clock_now(), hf_ms(identity->ttl_ms)));
     else if (atomic_load(&s->generation) == state->generation)
         latest = hf_time_max(latest, shown(s));
@@ -40,5 +38,5 @@ hf_time promise_frozen(const struct locks *locks, const struct journal_lease *st
     if (!locks->agent->warm || !config_is_narrow(locks->config) ||
         atomic_load(&s->generation) != state->generation)
         return HF_TIME_PAST;
-    return hf_time_min(shown(s), validity_qth(state->d, locks->n, 1));
+    return hf_time_min(shown(s), validity_latest(state->d, locks->n));
 }

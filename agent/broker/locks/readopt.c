@@ -240,17 +240,21 @@ static int release_record(struct locks *locks, const struct record *rec, uint32_
     struct journal_lease over = rec->state;
     struct journal_lease free_record = {.state = JOURNAL_FREE, .generation = rec->state.generation};
     struct resource *r = locks->by_slot[slot]; /* there if it could not be readopted */
-    struct later *l = calloc(1, sizeof(*l));
+    struct later *l;
     int rc = HF_OK;
 
-    if (!l)
-        return HF_ENOMEM;
     over.state = hf_time_before(clock_now(), at) ? JOURNAL_HELD : JOURNAL_ENDING;
     if (over.slot_state < HF_SLOT_LOST && (was_held || over.state == JOURNAL_HELD)) {
         over.slot_state = lost ? HF_SLOT_LOST : HF_SLOT_ENDED;
         over.reason = lost ? HF_LOSS_RESTART : HF_LOSS_HOLDER;
     }
+    /* (!) The agent after this one may have neither the table nor the list of nodes that `at` came from. */
+    for (int i = 0; i < locks->n && over.state == JOURNAL_HELD; i++)
+        over.d[i] = hf_time_max(over.d[i], at);
     journal_put(locks->agent->journal, slot, &over);
+    l = calloc(1, sizeof(*l));
+    if (!l)
+        return HF_ENOMEM;
     if (!r)
         rc = resource_at(locks, rec->id.name, rec->id.name_len, slot, &r);
     if (rc == HF_OK && !resource_work(r))
@@ -387,10 +391,10 @@ static hf_time release_time(struct locks *locks, const struct record *rec, uint3
      * the keys to expire, too. */
     if (rec->id.run && state->slot_state == HF_SLOT_LOST)
         return promise_latest(locks, &rec->id, &rec->state, slot);
-    /* HELD: no release has left, and none may before V. Another table: the agent may have been killed
-     * between ENDING and the check word, which is out of reach now. */
+    /* HELD: no release has left, and none may before the time that release_record() put there. Another table: the agent
+     * may have been killed between ENDING and the check word, which is out of reach now. */
     if (state->state == JOURNAL_HELD || !locks->agent->warm)
-        return validity_relied_on(state->d, locks->n, locks->q, config_is_narrow(locks->config));
+        return validity_latest(state->d, locks->n);
     return HF_TIME_PAST;
 }
 
@@ -510,8 +514,7 @@ static int decide(struct locks *locks, const struct record *rec, uint32_t slot, 
     if (rec->id.run)
         over = promise_latest(locks, &rec->id, &rec->state, slot);
     else if (!locks->agent->warm)
-        over =
-            validity_relied_on(rec->state.d, locks->n, locks->q, config_is_narrow(locks->config));
+        over = validity_latest(rec->state.d, locks->n);
     return release_record(locks, rec, slot, hf_time_max(now, over), true, alive || !ahead);
 }
 
@@ -538,7 +541,6 @@ int readopt(struct locks *locks) BEFORE_OR_AFTER_THREADS
     unsigned fates[FATES] = {0};
     bool believed = false; /* a lease of the earlier agent may be valid */
     uint32_t capacity = agent->table.capacity;
-    bool all_said = true; /* the journal says what became of each */
     int rc;
 
     event_agent_started(agent);
@@ -569,22 +571,19 @@ int readopt(struct locks *locks) BEFORE_OR_AFTER_THREADS
         remember_previous(locks, &rec, slot);
         finish_handoff(locks, &rec, slot);
         rc = decide(locks, &rec, slot, now, &fate);
-        all_said &= rc == HF_OK;
         if (rc < 0)
             log_error("the lease of slot %u cannot be released (%s): its key expires by its TTL",
                       slot, hf_status_text(rc));
         fates[fate]++;
-        believed |= fate == FATE_TAKEN_UP ||
-                    (hf_time_before(now, validity_relied_on(rec.state.d, locks->n, locks->q,
-                                                            config_is_narrow(locks->config))) &&
-                     (rec.id.run || !agent->warm));
+        believed |=
+            fate == FATE_TAKEN_UP || (hf_time_before(now, validity_latest(rec.state.d, locks->n)) &&
+                                      (rec.id.run || !agent->warm));
     }
     spare_give(spare);
     free(locks->old_texts);
     locks->old_texts = NULL;
     agent->readopted = true;
-    if (all_said)
-        journal_shown_in(agent->journal, hf_table_id(&agent->table));
+    journal_shown_in(agent->journal, hf_table_id(&agent->table));
     atomic_store_explicit(&agent->table.header->slots_used, locks->slots_used,
                           memory_order_release);
     if (agent->warm)
