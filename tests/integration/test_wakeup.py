@@ -442,13 +442,15 @@ def turns_of_one_far_away(run):
               run.agent("far", options=["--host-turns"], nodes=[proxy.spec(node) for proxy, node in zip(proxies, run.nodes)])]
     for agent in agents:
         tell(run, agent)
+    spans = []  # beside other work its turns may come too late for a span
     try:
-        _, (near, far) = turns(run, agents, 1, 40 if FULL else 15, None)
+        while len(spans) < 3 and not any(far > near / 10 for near, far in spans):
+            spans.append(turns(run, agents, 1, 40 if FULL else 15, None)[1])
     finally:
         agents[1].stop()
         for proxy in proxies:
             proxy.close()
-    assert far > near / 10, "the host further away had too little"
+    assert any(far > near / 10 for near, far in spans), f"the host further away had too little: {spans}"
 
 
 if __name__ == "__main__":
