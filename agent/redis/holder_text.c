@@ -1,7 +1,8 @@
 #include "agent/redis/holder_text.h"
 
-#include <stdlib.h>
 #include <string.h>
+
+#include "agent/redis/decimal.h"
 
 #define LINE(member) (sizeof(((struct hf_wire_holder *)NULL)->member) - 1)
 
@@ -10,15 +11,12 @@ _Static_assert(HOLDER_TEXT_MAX >= 21 + 11 + 11 + 21 + LINE(host) + 1 + LINE(comm
 
 static char *put_number(char *at, int64_t number)
 {
-    char digits[24];
-    size_t n = 0;
-    uint64_t rest = number < 0 ? 0 : (uint64_t)number;
+    char room[DECIMAL_MAX];
+    const char *text = decimal_write(room, sizeof(room), number < 0 ? 0 : number);
+    size_t length = (size_t)(room + sizeof(room) - text);
 
-    do
-        digits[n++] = (char)('0' + rest % 10);
-    while (rest /= 10);
-    while (n > 0)
-        *at++ = digits[--n];
+    memcpy(at, text, length);
+    at += length;
     *at++ = '\n';
     return at;
 }
@@ -78,19 +76,8 @@ static struct rest take_line(struct rest *rest)
 static bool take_number(struct rest *rest, uint64_t most, uint64_t *ret_number)
 {
     struct rest line = take_line(rest);
-    uint64_t number = 0;
 
-    if (line.length == 0 || line.length > 19)
-        return false;
-    for (size_t i = 0; i < line.length; i++) {
-        if (line.at[i] < '0' || line.at[i] > '9')
-            return false;
-        number = 10 * number + (uint64_t)(line.at[i] - '0');
-    }
-    if (number > most)
-        return false;
-    *ret_number = number;
-    return true;
+    return decimal_read(line.at, line.length, most, ret_number);
 }
 
 static void get_text(struct rest text, char *to, size_t size)

@@ -161,17 +161,16 @@ void link_probe_soon(struct link *link);
 
 /* --- the scripts: agent/scripts/NAME.lua, each returns TIME and the node's stamp first -------- */
 
-/* acquire, heal, raise of one key. */
 /* What the commands about one lock have in common, whatever node they go to. Begins as zeros; the first command makes
  * them. */
 struct link_words {
-    char tag[41];      /* sha1hex of the token */
-    size_t holder_len; /* 0: not made yet */
-    uint64_t fence;    /* that `holder` begins with */
+    char tag[LINK_ID_LEN + 1]; /* sha1hex of the token */
+    size_t holder_len;         /* 0: not made yet */
+    uint64_t fence;            /* that `holder` begins with */
     char holder[HOLDER_TEXT_MAX];
 };
 
-struct link_lock {
+struct link_lock { /* acquire, heal, raise of one key */
     const void *key;
     size_t key_len; /* the formatted key */
     const struct token *token;

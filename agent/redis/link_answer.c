@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "agent/core/fence.h"
+#include "agent/redis/decimal.h"
 #include "agent/redis/holder_text.h"
 #include "agent/redis/link_internal.h"
 
@@ -33,17 +34,9 @@ static bool equals(struct word word, const char *text)
 static bool get_number(struct word word, int64_t *ret_number)
 {
     bool below = word.length > 0 && word.at[0] == '-';
-    uint64_t number = 0;
+    uint64_t number;
 
-    /* 19 digits are no more than 64 bits hold without a sign. */
-    if (word.length - below == 0 || word.length - below > 19)
-        return false;
-    for (size_t i = below; i < word.length; i++) {
-        if (word.at[i] < '0' || word.at[i] > '9')
-            return false;
-        number = 10 * number + (uint64_t)(word.at[i] - '0');
-    }
-    if (number > INT64_MAX)
+    if (!decimal_read(word.at + below, word.length - below, INT64_MAX, &number))
         return false;
     *ret_number = below ? -(int64_t)number : (int64_t)number;
     return true;

@@ -14,8 +14,6 @@
 
 /* --- one command ------------------------------------------------------------------------------ */
 
-static void on_deadline(struct loop_timer *timer, hf_time now);
-
 static struct link_reply reply_of(const struct call *call, enum link_outcome outcome,
                                   enum hf_node_error error, hf_time now)
 {
@@ -28,31 +26,6 @@ static struct link_reply reply_of(const struct call *call, enum link_outcome out
         .sent = call->sent,
         .received = now,
     };
-}
-
-/* A lock takes a call on each node: those whose commands are no longer than most are used again. */
-static struct call *call_new(struct link *link, int argc, const char **argv, const size_t *lengths)
-{
-    size_t room = command_room(argc, argv, lengths);
-    struct call *call = room <= CALL_ROOM ? TAILQ_FIRST(&link->spare) : NULL;
-
-    if (call) {
-        TAILQ_REMOVE(&link->spare, call, entry);
-        link->spare_count--;
-    } else {
-        room = room < CALL_ROOM ? CALL_ROOM : room;
-        call = malloc(sizeof(*call) + room);
-        if (!call)
-            return NULL;
-        call->room = room;
-    }
-    room = call->room;
-    memset(call, 0, sizeof(*call));
-    call->link = link;
-    call->deadline.fn = on_deadline;
-    call->room = room;
-    call->length = command_write(call->command, argc, argv, lengths);
-    return call;
 }
 
 static void call_free(struct call *call)
@@ -188,6 +161,32 @@ static void on_answer(redisAsyncContext *context, void *answer, void *arg)
 }
 
 /* --- sending ---------------------------------------------------------------------------------- */
+
+/* A lock takes a call on each node: those whose commands are no longer than most are used again. */
+static struct call *call_new(struct link *link, int argc, const char **argv, const size_t *lengths)
+{
+    size_t room = command_room(argc, argv, lengths);
+    struct call *call = NULL;
+
+    if (room <= CALL_ROOM) {
+        room = CALL_ROOM;
+        call = TAILQ_FIRST(&link->spare);
+    }
+    if (call) {
+        TAILQ_REMOVE(&link->spare, call, entry);
+        link->spare_count--;
+    } else {
+        call = malloc(sizeof(*call) + room);
+        if (!call)
+            return NULL;
+    }
+    memset(call, 0, sizeof(*call));
+    call->link = link;
+    call->deadline.fn = on_deadline;
+    call->room = room;
+    call->length = command_write(call->command, argc, argv, lengths);
+    return call;
+}
 
 static int send_own(struct link *link, struct call *call)
 {

@@ -6,6 +6,7 @@
 #include "agent/base/token.h"
 #include "agent/core/sha1.h"
 #include "agent/redis/command.h"
+#include "agent/redis/decimal.h"
 #include "agent/redis/link_internal.h"
 #include "shm/status.h"
 
@@ -41,24 +42,10 @@ static void add_token(struct args *args, const struct token *token)
     add_bytes(args, token, COMMAND_TOKEN);
 }
 
-/* Into the end of `room`. Returns where it begins. */
-static const char *number_text(char *room, size_t size, int64_t number)
-{
-    uint64_t rest = number < 0 ? -(uint64_t)number : (uint64_t)number;
-    char *at = room + size;
-
-    do
-        *--at = (char)('0' + rest % 10);
-    while (rest /= 10);
-    if (number < 0)
-        *--at = '-';
-    return at;
-}
-
 static void add_number(struct args *args, int64_t number)
 {
     char *room = args->numbers[args->numbers_used++];
-    const char *text = number_text(room, sizeof(args->numbers[0]), number);
+    const char *text = decimal_write(room, sizeof(args->numbers[0]), number);
 
     add_bytes(args, text, (size_t)(room + sizeof(args->numbers[0]) - text));
 }
@@ -296,7 +283,7 @@ static void many_add(struct many *many, const void *bytes, size_t length)
 
 static void many_add_number(struct many *many, char *room, size_t size, int64_t number)
 {
-    const char *text = number_text(room, size, number);
+    const char *text = decimal_write(room, size, number);
 
     many_add(many, text, (size_t)(room + size - text));
 }
