@@ -248,8 +248,10 @@ static int open_files(struct agent *agent, const char *dir, char *why, size_t wh
     fit_to_journal(&spec, c, agent->journal);
     /* (!) A table that is made now shows none of its leases, also if the agent is killed before it can say so. */
     if (!spec.fresh && !spec.id &&
-        hf_table_look(agent->shm_name, &spec, &capacity, why, why_size) != HF_OK)
-        journal_shown_in(agent->journal, spec.id = NO_TABLE);
+        hf_table_look(agent->shm_name, &spec, &capacity, why, why_size) != HF_OK) {
+        spec.id = NO_TABLE;
+        journal_shown_in(agent->journal, spec.id);
+    }
     if (spec.fresh)
         rc = hf_table_drop(agent->shm_name, why, why_size);
     if (rc == HF_OK)
@@ -442,8 +444,8 @@ bool stores_close(struct agent *agent)
         if (!agent->config->ephemeral && !history_save(agent))
             log_warn("no history is kept for the next agent: its file cannot be written");
         hf_table_set_state(&agent->table, HF_TABLE_RETIRED);
-        journal_shown_in(agent->journal,
-                         0); /* its words are 0; an agent of an earlier version names none */
+        /* Its words are 0; and an agent of an earlier version would not name the next one. */
+        journal_shown_in(agent->journal, 0);
         if (hf_table_is_linked(&agent->table, agent->shm_name))
             (void)shm_unlink(agent->shm_name);
     }

@@ -1,4 +1,5 @@
 /* agent/broker/locks/readopt.c: when the next agent releases what it does not readopt. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,6 +20,7 @@
 #include "agent/base/log.h"
 #include "agent/core/fence.h"
 #include "agent/renewal/renewal_internal.h"
+#include "agent/record/journal_layout.h"
 #include "agent/record/stores.h"
 #include "shm/history.h"
 #include "tests/support/scratch.h"
@@ -297,6 +299,27 @@ static void the_table_of_a_version_that_names_none_is_kept(void **state)
     close_all();
 }
 
+/* An agent of an earlier version would make the next table, and grant by it, without a name for it. */
+static void a_clean_end_names_no_table(void **state)
+{
+    const double d_s[3] = {-100, -100, -100};
+    char path[96], why[WHY_SIZE] = "";
+    uint64_t id = 1;
+    int fd;
+
+    (void)state;
+    left_as = JOURNAL_ENDING;
+    leave(false, HF_SLOT_LOST, d_s, -2);
+    must(stores_open(&agent, dir, why, sizeof(why)));
+    journal_shown_in(agent.journal, hf_table_id(&agent.table));
+    assert_true(stores_close(&agent));
+    snprintf(path, sizeof(path), "%s/journal", dir);
+    fd = open(path, O_RDONLY);
+    assert_int_equal(pread(fd, &id, sizeof(id), JOURNAL_PAGE), sizeof(id));
+    close(fd);
+    assert_int_equal(id, 0);
+}
+
 /* The word falls first: nobody believes in it. */
 static void a_lease_of_a_dead_holder_is_released_at_once(void **state)
 {
@@ -436,6 +459,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(nor_if_none_was_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_table_of_a_version_that_names_none_is_kept, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_clean_end_names_no_table, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_lease_of_a_dead_holder_is_released_at_once, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_handoff_that_was_cut_off_is_the_new_holders, set_up,
