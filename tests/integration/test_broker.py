@@ -548,6 +548,15 @@ def dev_killed_under_a_job(run):
     assert not alive(sleeper)
 
 
+def released_at_its_end(run, holder, name):
+    """No sooner than its holder believes in it, and then soon."""
+    while holder.held():
+        before = run.holders_of(name)
+        assert not holder.held() or before >= 2, "released while its holder may believe in it"
+        time.sleep(0.05)
+    run.keys_gone(name, 10)
+
+
 @scenario("an old lease whose table was removed is not readopted, nor released before its end, by three agents in a row")
 def table_removed(run):
     run.redis(3)
@@ -571,11 +580,7 @@ def table_removed(run):
     started = time.monotonic()
     error = refused(lambda: other.cmd("try", "believed"))
     assert "may be in use" in error.text and time.monotonic() - started < 1, error
-    while holder.held():
-        before = run.holders_of("believed")
-        assert not holder.held() or before >= 2, "released while its holder may believe in it"
-        time.sleep(0.05)
-    run.keys_gone("believed", 10)
+    released_at_its_end(run, holder, "believed")
 
 
 @scenario("a copy of the table in its place is not the one that holders read: their leases end at their V, told as lost")
@@ -591,11 +596,7 @@ def table_copied(run):
     table.write_bytes(content)
     agent = run.agent(ttl="3s", wait=False)
     agent.wait_err("is not the one in which the journal's leases are shown")
-    while holder.held():
-        before = run.holders_of("believed")
-        assert not holder.held() or before >= 2, "released while its holder may believe in it"
-        time.sleep(0.05)
-    run.keys_gone("believed", 10)
+    released_at_its_end(run, holder, "believed")
 
 
 # --- nodes -----------------------------------------------------------------------------------------------

@@ -64,6 +64,21 @@ static void hold_a_lease(void)
     hf_table_set_state(&agent.table, HF_TABLE_ALIVE);
 }
 
+/* As an agent that is killed. */
+static void close_stores(void)
+{
+    hf_table_close(&agent.table);
+    journal_close(agent.journal);
+    node_records_close(agent.node_records);
+}
+
+static void leave_a_lease(void)
+{
+    assert_int_equal(open_stores(), HF_OK);
+    hold_a_lease();
+    close_stores();
+}
+
 static void remove_files(void)
 {
     char path[96];
@@ -85,9 +100,7 @@ static void remove_files(void)
 
 static void forget(void)
 {
-    hf_table_close(&agent.table);
-    journal_close(agent.journal);
-    node_records_close(agent.node_records);
+    close_stores();
     free(agent.fleet);
     agent.fleet = NULL;
     remove_files();
@@ -218,11 +231,7 @@ static unsigned killed_with_a_lease(void (*fn)(void))
     unsigned n = 1;
 
     for (int end = 0; end != NO_MORE; n++) {
-        assert_int_equal(open_stores(), HF_OK);
-        hold_a_lease();
-        hf_table_close(&agent.table);
-        journal_close(agent.journal);
-        node_records_close(agent.node_records);
+        leave_a_lease();
         end = run_to(fn, (int)n);
         readers_look(true);
         assert_int_equal(open_stores(), HF_OK);
@@ -254,11 +263,7 @@ static void killed_while_it_makes_another_table(void **state)
 
     (void)state;
     for (int end = 0; end != NO_MORE; n++) {
-        assert_int_equal(open_stores(), HF_OK);
-        hold_a_lease();
-        hf_table_close(&agent.table);
-        journal_close(agent.journal);
-        node_records_close(agent.node_records);
+        leave_a_lease();
         shm_unlink(agent.shm_name);
         end = run_to(start, n);
         (void)run_to(start, 10 + n % 30);
@@ -286,9 +291,7 @@ static void killed_while_it_grows(void **state)
         assert_int_equal(open_stores(), HF_OK);
         hold_a_lease();
         assert_int_equal(hf_table_open(agent.shm_name, geteuid(), &holder, why, sizeof(why)), 0);
-        hf_table_close(&agent.table);
-        journal_close(agent.journal);
-        node_records_close(agent.node_records);
+        close_stores();
         config.capacity = LARGER;
         end = run_to(start, n);
         readers_look(true);
@@ -323,9 +326,7 @@ static void grow_in_a_full_directory(void)
     config.capacity = CAPACITY;
     CHILD_CHECK(open_stores() == HF_OK);
     hold_a_lease();
-    hf_table_close(&agent.table);
-    journal_close(agent.journal);
-    node_records_close(agent.node_records);
+    close_stores();
     config.capacity = LARGER;
     CHILD_CHECK(open_stores() == HF_OK && agent.warm && journal_has_it());
     CHILD_CHECK(journal_capacity(agent.journal) == CAPACITY && agent.table.capacity == CAPACITY);
@@ -517,9 +518,7 @@ static void change_list(const char *before, const char *after, const char *place
         hold_on_nodes();
         assert_int_equal(hf_table_open(agent.shm_name, geteuid(), &holder, why, sizeof(why)), 0);
         assert_int_equal(hf_table_terms(&holder).nodes, strlen(before) / 2);
-        hf_table_close(&agent.table);
-        journal_close(agent.journal);
-        node_records_close(agent.node_records);
+        close_stores();
         free(agent.fleet);
 
         go_by(before, after);
@@ -575,9 +574,7 @@ static void a_list_of_its_own_is_no_change(void **state)
     keep_memory();
     assert_int_equal(open_stores(), HF_OK);
     hold_on_nodes();
-    hf_table_close(&agent.table);
-    journal_close(agent.journal);
-    node_records_close(agent.node_records);
+    close_stores();
     free(agent.fleet);
     assert_int_equal(open_stores(), HF_OK);
     assert_true(agent.warm);
@@ -599,9 +596,7 @@ static void change_in_a_full_directory(void)
     keep_memory();
     CHILD_CHECK(open_stores() == HF_OK);
     hold_on_nodes();
-    hf_table_close(&agent.table);
-    journal_close(agent.journal);
-    node_records_close(agent.node_records);
+    close_stores();
     free(agent.fleet);
     go_by("a1b2c3", "a1b2c3d4e5");
     keep_memory();
