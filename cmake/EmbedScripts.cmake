@@ -2,8 +2,8 @@
 # Writes every script DIR/NAME.lua into OUT as `static const char script_NAME[]`, as it is sent: before it stand the head of
 # common.lua and the functions of common.lua that it calls, and no others, for a node makes each of them anew whenever the
 # script runs. Those that it calls only in a block that has a line `-- functions` stand in the place of that line, so that a
-# node makes them only where the script gets there. A function of common.lua begins behind an empty line with `local function NAME`, and has none
-# within it. Lines that are only comments are left out.
+# node makes them only where the script gets there. A function of common.lua begins behind an empty line with
+# `local function NAME`, and has none within it. Lines that are only comments are left out.
 cmake_minimum_required(VERSION 3.20)
 
 function(read_lua path ret_text)

@@ -91,9 +91,9 @@ int hf_table_name(const char *agent_name, bool system, uid_t uid, char *ret_name
 
 /* Makes the object `shm_name` anew: O_EXCL|O_NOFOLLOW, posix_fallocate (a full /dev/shm is an error here and
  * not a SIGBUS later) except for room to grow and one area of the index, header filled, state still INIT. An
- * existing object is kept if it is regular, ours, has one link, is not writable by others, and was made by
- * this layout in this boot, by any minor version, and is the one of `spec->id`. Then it is mapped (`ret_warm` true, its slots as they are,
- * for the caller to rewrite from the journal), and grown in place to the capacity of `spec`. If there is no
+ * existing object is kept if it is regular, ours, has one link, is not writable by others, was made by this
+ * layout in this boot, by any minor version, and is the one of `spec->id`. Then it is mapped (`ret_warm` true, its
+ * slots as they are, for the caller to rewrite from the journal), and grown in place to the capacity of `spec`. If there is no
  * memory for that it grows as far as there is, or not at all, and `why` says so with the remedy; a larger
  * capacity stays. Otherwise it is marked RETIRED and replaced: holders of the old one keep their words until
  * their V, and `why` has the reason although this succeeds ("": there was none). Another user's object is

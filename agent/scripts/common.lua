@@ -52,8 +52,8 @@ local function stands_already(key, token, ttl_ms)
   return true
 end
 
--- Reads a key's fence record: {[FENCE] = .., [TAG] = .., [DAY] = ..}. The fence is a decimal string of at most 53 bits. It is
--- stored and told as the string that came, never printed from a number: Lua would write 1.7e+15. The tag is sha1hex of the
+-- Reads a key's fence record: {[FENCE] = .., [TAG] = .., [DAY] = ..}. The fence is a decimal string of at most 53 bits.
+-- It is stored and told as the string that came, never printed from a number: Lua would write 1.7e+15. The tag is sha1hex of the
 -- token that set the fence. `day` is when the record was last given its time to live, in days by the node's clock.
 local function fence_read(fence_key)
   local stored = call('HMGET', fence_key, 'fence', 'tag', 'day')
