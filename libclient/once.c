@@ -2,10 +2,11 @@
 #include "libclient/internal.h"
 
 #include <inttypes.h>
+#include <sys/random.h>
 
 static const struct hfc_kind once_kind = {.wire_op = HF_OP_ONCE, .steady = true};
 
-static int ask(hf_lease *handle, int64_t period_ms, uint32_t flags, int64_t before,
+static int ask(hf_lease *handle, int64_t period_ms, uint32_t flags, uint64_t target,
                int64_t *ret_before)
 {
     struct hf_completion_entry found = {.status = HF_OK};
@@ -32,7 +33,7 @@ static int ask(hf_lease *handle, int64_t period_ms, uint32_t flags, int64_t befo
     op->entry.generation = lease->generation;
     op->entry.flags = flags;
     op->entry.period_ms = (uint32_t)period_ms;
-    op->entry.target = (uint64_t)before;
+    op->entry.target = target;
     /* An agent that starts again is waited for, too. */
     op->deadline_ns = op->give_up_ns = op->start_ns + HFC_ASK_NS;
     op->found = &found;
@@ -50,10 +51,15 @@ static int ask(hf_lease *handle, int64_t period_ms, uint32_t flags, int64_t befo
 
 int hf_once(hf_lease *lease, int64_t period_ms, int64_t *ret_before)
 {
-    return ask(lease, period_ms, 0, 0, ret_before);
+    uint64_t asker;
+
+    /* Request ids are every process's own, so they do not tell askers apart. */
+    if (getrandom(&asker, sizeof(asker), 0) != sizeof(asker))
+        return hfc_fail(HF_ESYS, "getrandom: %m");
+    return ask(lease, period_ms, 0, asker, ret_before);
 }
 
 int hf_once_take_back(hf_lease *lease, int64_t period_ms, int64_t before)
 {
-    return ask(lease, period_ms, HF_REQ_TAKE_BACK, before, NULL);
+    return ask(lease, period_ms, HF_REQ_TAKE_BACK, (uint64_t)before, NULL);
 }

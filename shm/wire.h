@@ -116,7 +116,8 @@ enum hf_wire_op {
         10, /* force out the hold of `name` that `key_id` or `target` means, of any holder */
     HF_OP_ITEM = 11,  /* completions only: a hf_listing_item */
     HF_OP_DRAIN = 12, /* since 1.4: grant nothing new, or (HF_REQ_UNDRAIN) grant again */
-    /* since 1.5: whether a job has run in this period; if not, it is written that it starts. By slot and generation */
+    /* since 1.5: whether a job has run in this period; if not, it is written that it starts. By slot and
+     * generation; `target`: a random number of the asker's own, the same when the request is sent again */
     HF_OP_ONCE = 13,
 };
 

@@ -74,6 +74,11 @@ struct once_record once_latest(const struct once *once)
     return latest;
 }
 
+bool once_is_of(const struct once_record *record, uint64_t fence, int64_t asker)
+{
+    return asker != 0 && record->asker == asker && record->fence == fence;
+}
+
 bool once_differs(const struct once *once, const struct once_record *record)
 {
     for (int i = 0; i < once->n; i++)

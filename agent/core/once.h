@@ -27,8 +27,9 @@ enum once_step { ONCE_LOOK, ONCE_WRITE, ONCE_TAKE_BACK, ONCE_STEPS };
 struct once_record {
     uint64_t fence; /* node part, of who wrote it; 0: there is none */
     int64_t turn;
-    int64_t at_us;   /* when the job started, by the nodes' clocks; 0: never */
-    int64_t request; /* the holder's number of it; 0: nobody's, what was found was written again */
+    int64_t at_us; /* when the job started, by the nodes' clocks; 0: never */
+    int64_t
+        asker; /* a random number of who wrote it; 0: nobody's, what was found was written again */
 };
 
 enum once_word { ONCE_AWAITED, ONCE_SILENT, ONCE_SAID, ONCE_REFUSED };
@@ -63,6 +64,9 @@ void once_said(struct once *once, int node, bool votes, const struct once_record
 enum once_outcome once_decide(const struct once *once);
 /* The latest that a node has. */
 struct once_record once_latest(const struct once *once);
+/* (!) Whether this very asker wrote the record, and was never answered. The fence does not tell: all holders of a token that is
+ * handed over have it, and each process counts its requests from 1. */
+bool once_is_of(const struct once_record *record, uint64_t fence, int64_t asker);
 /* Whether a node that answered has another one; in quarantine, too, for it will vote. */
 bool once_differs(const struct once *once, const struct once_record *record);
 /* Whether a start at that time is of this period. A start in the future is, for up to a period: clocks were set back. */

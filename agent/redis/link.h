@@ -269,7 +269,7 @@ struct link_once {
     size_t key_len;
     uint64_t fence; /* node part, of the token that asks */
     int64_t turn;
-    int64_t at_us, request; /* with `writes` */
+    int64_t at_us, asker; /* with `writes` */
     bool writes;
     int64_t retention_ms;
     hf_nodetime deadline;

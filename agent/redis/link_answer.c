@@ -190,7 +190,7 @@ static bool get_verdict(struct word rest, struct link_reply *out)
     return false;
 }
 
-/* OK, FENCE TURN AT_US REQUEST of the record that was there; or as of other scripts */
+/* OK, FENCE TURN AT_US ASKER of the record that was there; or as of other scripts */
 static bool get_once(struct word rest, struct link_reply *out)
 {
     struct word whole = rest, word;
@@ -201,7 +201,7 @@ static bool get_once(struct word rest, struct link_reply *out)
     return take_fence(&rest, &out->once.fence) && take(&rest, &word) &&
            get_number(word, &out->once.turn) && take(&rest, &word) &&
            get_number(word, &out->once.at_us) && out->once.at_us >= 0 && take(&rest, &word) &&
-           get_number(word, &out->once.request) && !rest.at;
+           get_number(word, &out->once.asker) && !rest.at;
 }
 
 static bool get_marks(struct word rest, size_t keys, struct link_reply *out)

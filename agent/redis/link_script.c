@@ -238,7 +238,7 @@ int link_once(struct link *link, const struct link_once *order, hf_time deadline
         add_number(&args, order->at_us);
     else
         add_text(&args, "");
-    add_number(&args, order->request);
+    add_number(&args, order->asker);
     add_number(&args, order->retention_ms);
     return call_script(link, SCRIPT_ONCE, 1, deadline, fn, arg, args.count, args.argv,
                        args.lengths);

@@ -224,6 +224,57 @@ def no_majority(run):
         assert "it has run in this period" in error.text, error.text
 
 
+@scenario("five starts on one host within a second run once, in each round", sanitizers=False)
+def one_host(run):
+    """They follow each other by hand-offs, so all have the same fence on the nodes."""
+    run.redis(3)
+    agent = run.agent()
+    rounds = 100 if os.environ.get("HOLDFAST_FULL") else 15
+    ran = []
+    for number in range(rounds):
+        name = f"job{number}"
+        log = run.dir / f"ran-{name}"
+        log.touch()
+        starts = [run.start_holdfast("run", "--once-per", "1d", name, "--", "sh", "-c", f"echo ran >>{log}; sleep 0.05", agent=agent)
+                  for _ in range(5)]
+        for start in starts:
+            assert start.wait() == 0, start.err
+        ran.append(log.read_text().count("ran"))
+    print(f"# {rounds} rounds of five starts on one host: ran {sorted(set(ran))} times")
+    assert set(ran) == {1}, ran
+
+
+@scenario("jobs of up to T/2 on one host run once, too", sanitizers=False)
+def one_host_long(run):
+    run.redis(3)
+    agent = run.agent(ttl=TTL)
+    starts = {}
+    for length in (0.2, 0.8, 1.4):
+        for _ in range(3):
+            log = run.dir / f"ran-{length * 1000:g}ms"
+            starts[run.start_holdfast("run", "--once-per", "1d", f"job{length * 1000:g}", "--", "sh", "-c", f"echo ran >>{log}; sleep {length}",
+                                      agent=agent)] = log
+    for start, log in starts.items():
+        assert start.wait() == 0, start.err
+    for log in set(starts.values()):
+        assert log.read_text().count("ran") == 1, (log, log.read_text())
+
+
+@scenario("a shorter period does not shorten how long a record is kept, whether or not the job runs")
+def kept_as_long(run):
+    run.redis(3)
+    agent = run.agent()
+    day_ms = 24 * 3600 * 1000
+    assert has_run(run.holdfast("run", "-v", "--once-per", "28d", "job", "--", "true", agent=agent))
+    before = [node.pttl("holdfast:once:job") for node in run.nodes]
+    assert min(before) > 56 * day_ms, before
+    assert not has_run(tries(run, agent))
+    time.sleep(1.1)
+    assert has_run(run.holdfast("run", "-v", "--once-per", "1s", "job", "--", "true", agent=agent))
+    after = [node.pttl("holdfast:once:job") for node in run.nodes]
+    assert min(after) > 56 * day_ms, after
+
+
 @scenario("options that do not go together are refused")
 def usage(run):
     run.redis(3)

@@ -644,6 +644,15 @@ TEST(test_once_tells_what_stood_there)
     assert_int_equal(ask_number("EXISTS key"), 0);
 }
 
+TEST(test_once_keeps_what_a_longer_period_wrote)
+{
+    once_says(once("7", "1", "1700000000000000"), "OK 0 0 0 0");
+    (void)ask_number("PEXPIRE holdfast:once:key 500000");
+    once_says(once("8", "0", ""), "OK 7 1 1700000000000000 3");
+    once_says(once("8", "1", "1700000000000001"), "OK 7 1 1700000000000000 3");
+    assert_in_range(ask_number("PTTL holdfast:once:key"), 480000, 500000);
+}
+
 /* (!) Who asked later has decided by what stood here. */
 TEST(test_once_takes_nothing_of_an_earlier_one)
 {
@@ -1389,6 +1398,7 @@ int main(void)
         SCRIPT_TEST(test_query_of_another_type),
         SCRIPT_TEST(test_force_puts_a_mark_in_the_tokens_place),
         SCRIPT_TEST(test_once_tells_what_stood_there),
+        SCRIPT_TEST(test_once_keeps_what_a_longer_period_wrote),
         SCRIPT_TEST(test_once_takes_nothing_of_an_earlier_one),
         SCRIPT_TEST(test_a_key_is_kept_for_nobody),
         SCRIPT_TEST(test_only_a_key_that_stands_is_kept),

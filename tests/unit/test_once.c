@@ -99,6 +99,19 @@ static void nine_tenths_of_the_period(void **state)
     assert_false(once_is_done(NOW_US - 24 * HOUR_US + 2000000, NOW_US, day));
 }
 
+/* Two that have one token by a hand-off are not one. */
+static void an_asker_is_known_by_its_number(void **state)
+{
+    struct once_record record = {.fence = 7, .turn = 1, .at_us = 100, .asker = 123456789012345};
+
+    (void)state;
+    assert_true(once_is_of(&record, 7, 123456789012345));
+    assert_false(once_is_of(&record, 7, 123456789012346));
+    assert_false(once_is_of(&record, 8, 123456789012345));
+    record.asker = 0; /* what was found was written again */
+    assert_false(once_is_of(&record, 7, 0));
+}
+
 /* Clocks that were set back keep a job from running for a period at most. */
 static void a_start_in_the_future(void **state)
 {
@@ -132,6 +145,7 @@ int main(void)
         cmocka_unit_test(the_latest_by_fence_counts),
         cmocka_unit_test(one_refusal_is_enough),
         cmocka_unit_test(late_words_change_nothing),
+        cmocka_unit_test(an_asker_is_known_by_its_number),
         cmocka_unit_test(nine_tenths_of_the_period),
         cmocka_unit_test(a_start_in_the_future),
         cmocka_unit_test(turns_rise),

@@ -26,6 +26,7 @@ struct inquiry {
     struct queries *queries;
     struct session *session; /* NULL: it was answered, or is gone */
     uint64_t id;
+    int64_t asker;
     hf_dur period;
     uint64_t fence; /* whole */
     enum once_step step;
@@ -71,7 +72,7 @@ static bool send_to(struct inquiry *i, int node, struct order *order) IN_BROKER_
         .fence = fence_node_part(i->fence),
         .turn = i->turn + i->step,
         .at_us = i->at_us,
-        .request = i->mends ? 0 : (int64_t)i->id,
+        .asker = i->mends ? 0 : i->asker,
         .writes = i->step != ONCE_LOOK,
         .retention_ms = hf_dur_ms(once_retention(i->period)),
         .nonce = nodes->node[node].trust.sentinel.nonce,
@@ -139,8 +140,8 @@ static void looked(struct inquiry *i) IN_BROKER_THREAD
     bool ours;
 
     i->before = once_latest(once);
-    ours = i->before.fence == fence_node_part(i->fence) && i->before.request == (int64_t)i->id;
-    /* This very request wrote it, came again after a reconnect, and was never answered. */
+    /* Then its request came again after a reconnect. */
+    ours = once_is_of(&i->before, fence_node_part(i->fence), i->asker);
     if (!ours && once_is_done(i->before.at_us, now, i->period)) {
         done_already(i, now);
         if (!once_differs(once, &i->before))
@@ -266,7 +267,10 @@ void onces_ask(struct queries *queries, struct session *s, const struct hf_reque
     memcpy(i->key, lease_key(lease), lease->key_len);
     LIST_INSERT_HEAD(&queries->inquiries, i, all);
     LIST_INSERT_HEAD(&s->inquiries, i, of_session);
-    i->at_us = (int64_t)q->target;
+    if (q->flags & HF_REQ_TAKE_BACK)
+        i->at_us = (int64_t)q->target;
+    else
+        i->asker = (int64_t)(q->target & INT64_MAX);
     send_all(i, q->flags & HF_REQ_TAKE_BACK ? ONCE_TAKE_BACK : ONCE_LOOK);
     review_all(i);
     if (i->calls == 0)
