@@ -50,8 +50,7 @@ bool config_is_of(const struct config *c, const struct fleet_record *r, const ch
     struct fleet_record own;
 
     config_fleet(c, &own);
-    return r->version > 1 && r->state != FLEET_FOUNDING &&
-           (strcmp(r->keys, own.keys) == 0 || strcmp(r->keys_before, own.keys) == 0) &&
+    return r->version > 1 && r->state != FLEET_FOUNDING && strcmp(r->keys, own.keys) == 0 &&
            (names_any(c, r->seat, r->count) || names_any(c, r->before, r->before_count) ||
             (*went_by && strcmp(c->file_hash, went_by) == 0));
 }
@@ -101,17 +100,14 @@ void config_go_by(struct config *c, const struct fleet_record *r, bool settled, 
     const struct fleet_seat *seats;
     int count = fleet_record_list(r, &seats);
     char keys[CONFIG_KEYS_TEXT], why[256];
-    struct fleet_record own;
 
-    config_fleet(c, &own);
     lay_nodes(c, seats, count, here);
     config_keys_text(c, keys);
     list_hash_with(c->nodes, c->node_count, keys, c->list_hash);
     c->by_record = true;
     c->settled = settled;
     c->quorum = fleet_record_quorum(r, settled);
-    /* (!) Its locks have other keys than the fleet's. */
-    c->counting = strcmp(r->keys, own.keys) == 0 ? fleet_record_counting(r, settled) : 0;
+    c->counting = fleet_record_counting(r, settled);
     c->ttl_max_ms = (uint32_t)fleet_record_ttl_grant_ms(r, settled);
     c->ttl_longest_ms = (uint32_t)fleet_record_ttl_longest_ms(r, settled);
     if (c->ttl_ms > c->ttl_max_ms)

@@ -10,8 +10,8 @@
 /* The record that this host would found, without version, state and addresses. */
 void config_fleet(const struct config *config, struct fleet_record *ret_record);
 
-/* Whether an agent of that configuration goes by a record that it kept: a fleet that changed has its key formats, now or before the
- * latest version, and one of its ids likewise; or `went_by` is its list_hash, for a fleet may have changed until none of them is left. `went_by`:
+/* Whether an agent of that configuration goes by a record that it kept: a fleet that changed has its key formats, and one of its ids
+ * now or before the latest version; or `went_by` is its list_hash, for a fleet may have changed until none of them is left. `went_by`:
  * file_hash of the configuration that went by that fleet before; "": none did. Of version 1, and of one that is founded
  * only, the configuration has its own list. */
 bool config_is_of(const struct config *config, const struct fleet_record *record,

@@ -26,8 +26,8 @@
     "it is the same in the whole fleet: holdfast fleet move, add and remove change it there; for " \
     "other ids stop the agents of all hosts for one quarantine, then start them with --new-list"
 #define RESTART_KEYS                                                                               \
-    "it is the same in the whole fleet: drain all hosts, and holdfast fleet rekey changes it "     \
-    "there"
+    "it is the same in the whole fleet: drain all hosts, and start their agents with the new one " \
+    "and --new-list"
 
 const struct config_row config_rows[CONFIG_ROWS] = {
 #define CONFIG_ROW(key, type, field, min, max, standard, argument, where, reload, doc)             \

@@ -167,19 +167,6 @@ static int set_ttl_max(struct fleet_record *r, const struct fleet_wish *w, char 
     return HF_OK;
 }
 
-static int rekey(struct fleet_record *r, const struct fleet_wish *w, char *why, size_t size)
-{
-    if (strcmp(w->keys, r->keys) == 0) {
-        snprintf(why, size,
-                 "nothing changes: put the new key_format and key_format_for into this host's "
-                 "configuration file first; what it has are the fleet's already");
-        return HF_EINVAL;
-    }
-    memcpy(r->keys_before, r->keys, sizeof(r->keys_before));
-    memcpy(r->keys, w->keys, sizeof(r->keys));
-    return HF_OK;
-}
-
 /* By the operator's word; a server that answers is not gone. */
 static int set_gone(struct fleet_record *r, const char *id, char *why, size_t size)
 {
@@ -208,7 +195,6 @@ static int next_version(const struct fleet *f, const struct fleet_wish *w, struc
     memcpy(r->before, f->record.seat, sizeof(r->before));
     r->before_count = f->record.count;
     r->ttl_max_before_ms = f->record.ttl_max_ms;
-    r->keys_before[0] = '\0';
     switch (w->kind) {
     case FLEET_WISH_MOVE:
         return move(r, w, why, size);
@@ -218,8 +204,6 @@ static int next_version(const struct fleet *f, const struct fleet_wish *w, struc
         return remove_member(r, w, why, size);
     case FLEET_WISH_TTL_MAX:
         return set_ttl_max(r, w, why, size);
-    case FLEET_WISH_REKEY:
-        return rekey(r, w, why, size);
     case FLEET_WISH_GONE:
     case FLEET_WISH_ABORT:
     case FLEET_WISH_CONFIRM:
@@ -287,7 +271,7 @@ static int change(const struct fleet *f, const struct fleet_wish *w, hf_time now
 {
     int rc = may_begin(f, now, why, size);
 
-    if (rc == HF_OK && !fleet_change_has_keys(f, w, why, size))
+    if (rc == HF_OK && !fleet_change_has_keys(f, why, size))
         rc = HF_EINVAL;
     if (rc == HF_OK)
         rc = next_version(f, w, r, why, size);
@@ -353,10 +337,6 @@ static void turn_back(const struct fleet_record *of, bool gone, struct fleet_rec
     memcpy(r->before, of->seat, sizeof(r->before));
     r->ttl_max_ms = of->ttl_max_before_ms;
     r->ttl_max_before_ms = of->ttl_max_ms;
-    if (fleet_record_rekeys(of)) {
-        memcpy(r->keys, of->keys_before, sizeof(r->keys));
-        memcpy(r->keys_before, of->keys, sizeof(r->keys_before));
-    }
     for (int i = 0; i < r->count; i++)
         r->seat[i].gone = false;
     for (int i = 0; i < r->before_count; i++)

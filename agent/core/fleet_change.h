@@ -21,7 +21,6 @@ enum fleet_wish_kind {
     FLEET_WISH_ADD,     /* `id` at `seat`, as the last one */
     FLEET_WISH_REMOVE,  /* `id` */
     FLEET_WISH_TTL_MAX, /* ttl_max_ms */
-    FLEET_WISH_REKEY,   /* `keys`; no lock is held meanwhile */
     FLEET_WISH_GONE,  /* the server of `id` before a change that is under way is stopped for good */
     FLEET_WISH_ABORT, /* back to the members and the ttl_max before a change that is under way */
     FLEET_WISH_CONFIRM, /* every node has forgotten the record, some are away: those that answer are the fleet's */
@@ -33,8 +32,7 @@ struct fleet_wish {
     /* By the operator's word the server that leaves is stopped for good; FLEET_WISH_ABORT: the one that came. */
     bool gone;
     int64_t ttl_max_ms;
-    char keys[FLEET_ID_LEN + 1]; /* SHA-1 of the key formats that come */
-    uint32_t uid;                /* who asks, for people */
+    uint32_t uid; /* who asks, for people */
 };
 
 /* What is put is in fleet->wish, until that is taken, another record is gone by, or `most` has passed. Else HF_EBUSY: not now, or
@@ -66,7 +64,6 @@ void fleet_change_say_untold(const struct fleet *fleet, int node, char *why, siz
 void fleet_change_say_down(const struct fleet *fleet, const struct fleet_record *record, int node,
                            char *why, size_t size);
 /* Whether this host has the key formats of the fleet; else `why` it may not ask. */
-bool fleet_change_has_keys(const struct fleet *fleet, const struct fleet_wish *wish, char *why,
-                           size_t size);
+bool fleet_change_has_keys(const struct fleet *fleet, char *why, size_t size);
 
 #endif

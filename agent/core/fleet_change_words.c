@@ -103,11 +103,9 @@ void fleet_change_waits(const struct fleet *f, hf_time now, char *ret_text, size
     if (f->record.state == FLEET_COMPLETE) {
         if (f->settles.ns != HF_TIME_PAST.ns)
             snprintf(ret_text, size,
-                     "version %" PRIu64 " of the fleet settles in %" PRId64 " s; until then %s",
-                     f->record.version, seconds_left(f, now),
-                     fleet_record_rekeys(&f->record)
-                         ? "no host takes a lock: the key formats have changed"
-                         : "only the nodes that stayed count");
+                     "version %" PRIu64 " of the fleet settles in %" PRId64
+                     " s; until then only the nodes that stayed count",
+                     f->record.version, seconds_left(f, now));
         return;
     }
     for (int i = 0; i < f->n; i++)
@@ -125,8 +123,7 @@ static void say_way_back(const struct fleet_record *r, char *ret_text, size_t si
         snprintf(ret_text, size, "holdfast fleet ttl-max %" PRId64 "ms", r->ttl_max_before_ms);
     else
         snprintf(ret_text, size, "holdfast fleet %s",
-                 fleet_record_rekeys(r)       ? "rekey, with the old key formats"
-                 : r->count > r->before_count ? "remove"
+                 r->count > r->before_count   ? "remove"
                  : r->count < r->before_count ? "add"
                                               : "move");
 }
@@ -215,24 +212,16 @@ void fleet_change_say_down(const struct fleet *f, const struct fleet_record *r, 
                  seat->id, seat->address, seat->id);
 }
 
-/* No node counts for a host with other key formats than the fleet's, and by its rekey they would be lost. */
-bool fleet_change_has_keys(const struct fleet *f, const struct fleet_wish *w, char *why,
-                           size_t size)
+/* No node counts for a host with other key formats than the fleet's. */
+bool fleet_change_has_keys(const struct fleet *f, char *why, size_t size)
 {
     if (strcmp(f->record.keys, f->own.keys) == 0)
         return true;
-    if (w->kind == FLEET_WISH_REKEY)
-        snprintf(why, size,
-                 "ask on a host whose agent runs with the key_format, key_format_for and database "
-                 "that the fleet has; or put those into this host's configuration file, restart "
-                 "its agent, "
-                 "put the new ones in, and ask before the next restart");
-    else
-        snprintf(why, size,
-                 "ask on a host whose agent has the fleet's key_format, key_format_for and "
-                 "database; or put those into this host's configuration file and restart its agent "
-                 "first: it has "
-                 "other ones than version %" PRIu64 " of the fleet",
-                 f->record.version);
+    snprintf(
+        why, size,
+        "ask on a host whose agent has the fleet's key_format, key_format_for and database; or "
+        "put those into this host's configuration file and restart its agent first: it has "
+        "other ones than version %" PRIu64 " of the fleet",
+        f->record.version);
     return false;
 }

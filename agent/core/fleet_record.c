@@ -63,8 +63,6 @@ static uint64_t format_of(const struct fleet_record *r)
 {
     if (r->version == 1)
         return 1;
-    if (fleet_record_rekeys(r))
-        return 3;
     for (int i = 0; i < r->before_count; i++)
         if (r->before[i].gone && fleet_record_stays(r, &r->before[i]))
             return 3;
@@ -83,9 +81,6 @@ size_t fleet_record_text(const struct fleet_record *r, char ret_text[FLEET_TEXT_
     if (r->before_count > 0) {
         length += (size_t)snprintf(ret_text + length, FLEET_TEXT_SIZE - length,
                                    "ttl_max_before %" PRId64 "\n", r->ttl_max_before_ms);
-        if (fleet_record_rekeys(r))
-            length += (size_t)snprintf(ret_text + length, FLEET_TEXT_SIZE - length,
-                                       "keys_before %s\n", r->keys_before);
         length += put_seats(ret_text + length, "before", r->before, r->before_count);
     }
     ret_text[length] = '\0';
@@ -257,8 +252,6 @@ static bool fits_version(const struct fleet_record *r, uint64_t format)
     for (int i = 0; i < r->before_count; i++)
         if (r->before[i].gone && r->state != FLEET_CHANGING)
             return false;
-    if (strcmp(r->keys, r->keys_before) == 0)
-        return false;
     if (r->version == 1)
         return format == 1 && r->before_count == 0 && r->state != FLEET_CHANGING;
     return format == format_of(r) && r->before_count > 0 && r->state != FLEET_FOUNDING;
@@ -266,10 +259,8 @@ static bool fits_version(const struct fleet_record *r, uint64_t format)
 
 static bool take_before(struct rest *r, struct fleet_record *f)
 {
-    if (!take_ms(r, "ttl_max_before ", &f->ttl_max_before_ms))
-        return false;
-    (void)take_sha1(r, "keys_before ", f->keys_before); /* or what comes next is no seat */
-    return take_seats(r, "before ", f->before, &f->before_count);
+    return take_ms(r, "ttl_max_before ", &f->ttl_max_before_ms) &&
+           take_seats(r, "before ", f->before, &f->before_count);
 }
 
 static bool take_record(struct rest *r, uint64_t format, struct fleet_record *ret_record)
@@ -372,8 +363,7 @@ static bool same_list(const struct fleet_seat *a, int a_count, const struct flee
 /* (!) Marks of what is gone are of one change: they make none of two changes the later one. */
 static bool is_same_change(const struct fleet_record *a, const struct fleet_record *b)
 {
-    return a->ttl_max_ms == b->ttl_max_ms && strcmp(a->keys, b->keys) == 0 &&
-           same_list(a->seat, a->count, b->seat, b->count) &&
+    return a->ttl_max_ms == b->ttl_max_ms && same_list(a->seat, a->count, b->seat, b->count) &&
            same_list(a->before, a->before_count, b->before, b->before_count);
 }
 
@@ -414,20 +404,12 @@ static bool is_narrow(const struct fleet_record *r, bool settled)
     return r->version > 1 && (r->state == FLEET_CHANGING || !settled);
 }
 
-bool fleet_record_rekeys(const struct fleet_record *r)
-{
-    return r->keys_before[0] != '\0';
-}
-
 uint32_t fleet_record_counting(const struct fleet_record *r, bool settled)
 {
     const struct fleet_seat *list;
     int count = fleet_record_list(r, &list);
     uint32_t counting = 0;
 
-    /* (!) Two hosts with other key formats have one lock under two keys. */
-    if (is_narrow(r, settled) && fleet_record_rekeys(r))
-        return 0;
     for (int i = 0; i < count; i++)
         if (!is_narrow(r, settled) || fleet_record_stays(r, &list[i]))
             counting |= 1u << i;

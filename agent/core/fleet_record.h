@@ -5,8 +5,7 @@
  * which record a node goes without reading it.
  * A record of version 2 or later has the members before it, too. Members of both, by id and address, stay; the
  * others leave or are new. While it is narrow (changing, or complete and not settled for this agent), only those that stay count,
- * and as many as either list's quorum; and none at all where its key formats are others than before, for a lock has another
- * key then. docs/SAFETY.md, "A fleet that changes", has the argument.
+ * and as many as either list's quorum. docs/SAFETY.md, "A fleet that changes", has the argument.
  * A seat is an address: a vote of a node counts only from the server at the address that the record
  * names. A text of a later format is refused in words, never guessed at.
  */
@@ -21,7 +20,7 @@
 #include "shm/nstime.h"
 
 /* The latest format of texts. A text has the earliest one that says what it says: version 1 has 1, a later one 2, and 3 if a
- * member that stays is gone, or the key formats change. So a build refuses in words only what it does not know. */
+ * member that stays is gone. So a build refuses in words only what it does not know. */
 #define FLEET_FORMAT     3
 #define FLEET_ID_LEN     40 /* hex characters */
 #define FLEET_DIGEST_LEN 8
@@ -53,7 +52,6 @@ struct fleet_record {
     struct fleet_seat before[HF_NODES_MAX];
     int64_t ttl_max_ms, ttl_max_before_ms; /* before: 0 in version 1 */
     char keys[FLEET_ID_LEN + 1];           /* SHA-1 of key formats and database */
-    char keys_before[FLEET_ID_LEN + 1];    /* of version - 1; "": the same */
 };
 
 /* The fleet's own name: SHA-1 of the members (ids and addresses in order) and of `keys`. */
@@ -84,8 +82,6 @@ int fleet_record_gone_count(const struct fleet_record *record);
 /* The list of nodes of an agent that goes by it: the members before while it is changing, else its members.
  * Returns their number. */
 int fleet_record_list(const struct fleet_record *record, const struct fleet_seat **ret_seats);
-/* Whether its key formats are others than those before it. */
-bool fleet_record_rekeys(const struct fleet_record *record);
 /* The nodes of that list that count, bit per place. `settled`: this agent has gone by it for a quarantine. */
 uint32_t fleet_record_counting(const struct fleet_record *record, bool settled);
 /* When a record that this agent has gone by since `from` has settled: HF_TIME_PAST, it has (version 1); HF_TIME_NEVER, it

@@ -101,14 +101,6 @@ bool fleet_differs(const struct fleet *f, char *ret_text, size_t size)
     ret_text[0] = '\0';
     if (!f->known)
         return false;
-    if (fleet_record_rekeys(&f->record) && strcmp(f->own.keys, f->record.keys_before) == 0) {
-        snprintf(ret_text, size,
-                 "put the key_format, key_format_for and database of version %" PRIu64
-                 " of the fleet into this host's configuration file and restart its agent: the new "
-                 "ones after a rekey, the OLD ones after one that was given up",
-                 f->record.version);
-        return true;
-    }
     if (f->record.version > 1) { /* the configuration goes by the record, but for the keys */
         ours = f->record;
         memcpy(ours.keys, f->own.keys, sizeof(ours.keys));

@@ -51,7 +51,7 @@ static int listen_anew(struct control *c, const char *dir)
 int control_open(struct control *c, struct agent *agent, const char *dir, struct reload *reload)
 {
     struct fleet_wishes *wishes;
-    int error, rc = fleet_wishes_create(agent, reload_started(reload), &wishes);
+    int error, rc = fleet_wishes_create(agent, &wishes);
 
     if (rc < 0)
         return rc;

@@ -99,8 +99,6 @@ static void put_record(FILE *out, const struct fleet_shown *shown, hf_time now)
         fprintf(out, "settles_ms %" PRId64 "\n", settles);
     put_seats(out, "seat", r->seat, r->count);
     put_seats(out, "before", r->before, r->before_count);
-    if (fleet_record_rekeys(r))
-        fprintf(out, "keys_before %s\n", r->keys_before);
     if (*shown->by_host && shown->since_wall_ms) {
         put_word(out, "by ", shown->by_host);
         fprintf(out, " %" PRIu32 " %" PRId64 "\n", shown->by_uid, shown->since_wall_ms);

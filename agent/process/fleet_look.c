@@ -6,8 +6,6 @@
 #include <string.h>
 
 #include "agent/broker/nodes/node_texts.h"
-#include "agent/config/config_fleet.h"
-#include "agent/config/config_report.h"
 #include "agent/redis/node_look.h"
 #include "agent/redis/seat.h"
 #include "agent/redis/trial.h"
@@ -253,42 +251,10 @@ static bool look_at_gone(struct fleet_look *l)
     return true;
 }
 
-/* --- the key formats that come ------------------------------------------------------------------ */
-
-/* As a restart would read it, now. */
-static bool read_keys(struct fleet_look *l)
-{
-    struct config *next = malloc(sizeof(*next));
-    struct config_report *report = malloc(sizeof(*report));
-    struct fleet_record own;
-    char why[256];
-    bool good = next && report;
-    int rc;
-
-    if (!good) {
-        (void)refuse(l, "%s", hf_status_text(HF_ENOMEM));
-    } else if ((rc = config_reload(l->argc, l->argv, next, report)) < 0) {
-        (void)refuse(l, "correct the configuration, which has the key formats that come: %s",
-                     report->fault_count
-                         ? config_fault_text(report, &report->faults[0], why, sizeof(why))
-                         : hf_status_text(rc));
-        good = false;
-    } else {
-        config_fleet(next, &own);
-        memcpy(l->wish.keys, own.keys, sizeof(own.keys));
-    }
-    if (next)
-        explicit_bzero(next, sizeof(*next)); /* passwords */
-    free(report);
-    free(next);
-    return good;
-}
-
 void fleet_look(struct fleet_look *l)
 {
     bool is_new = l->wish.kind == FLEET_WISH_MOVE || l->wish.kind == FLEET_WISH_ADD,
          gone = l->wish.gone || l->wish.kind == FLEET_WISH_GONE;
 
-    l->good = (!is_new || look_at_new(l)) && (!gone || look_at_gone(l)) &&
-              (l->wish.kind != FLEET_WISH_REKEY || read_keys(l));
+    l->good = (!is_new || look_at_new(l)) && (!gone || look_at_gone(l));
 }

@@ -19,8 +19,6 @@ struct fleet_look {
     /* `seat`: the address as it was given; then the seat of the server there. */
     struct fleet_wish wish;
     struct config config; /* passwords */
-    int argc;             /* main()'s: the file with the key formats that come */
-    char **argv;
     struct fleet_shown shown;
     char run_id[HF_NODES_MAX][TRUST_RUN_ID_LEN + 1]; /* of the configured nodes; "": not known */
     bool good;

@@ -69,10 +69,6 @@ static bool read_words(char *const *words, int count, struct fleet_wish *w)
         w->kind = FLEET_WISH_TTL_MAX;
         return count == 2 && read_ms(words[1], &w->ttl_max_ms);
     }
-    if (strcmp(kind, "rekey") == 0) {
-        w->kind = FLEET_WISH_REKEY;
-        return count == 1;
-    }
     if (strcmp(kind, "abort") == 0) {
         w->kind = FLEET_WISH_ABORT;
         return read_gone(&words[1], count - 1, &w->gone);

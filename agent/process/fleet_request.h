@@ -4,7 +4,6 @@
  *   fleet-change add ID ADDRESS
  *   fleet-change remove ID [gone]
  *   fleet-change ttl-max MS
- *   fleet-change rekey                     the key formats that this host's configuration file has by now
  *   fleet-change gone ID                   the server that leaves as ID, in a change under way, is stopped for good
  *
  * ID and ADDRESS are words as in the answer to `fleet` (agent/process/fleet_answer.h). The answer is one line:

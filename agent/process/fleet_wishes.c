@@ -12,7 +12,6 @@
 #include "agent/process/fleet_look.h"
 #include "agent/process/fleet_request.h"
 #include "agent/process/helper.h"
-#include "agent/process/reload.h"
 #include "agent/record/fleet_order.h"
 #include "shm/slot.h"
 #include "shm/status.h"
@@ -33,7 +32,6 @@ struct job {
 
 struct fleet_wishes {
     struct agent *agent;
-    const struct reload_start *start;
     enum stage stage;
     uint64_t number, over; /* of the one that runs or was the last, and of the last that is over */
     struct job *job;
@@ -106,35 +104,6 @@ static bool judge_ttl_max(const struct fleet_wishes *w, const struct config *con
     return false;
 }
 
-static void count_lease(const struct lease *lease, void *arg)
-{
-    uint32_t state = atomic_load_explicit(&lease->state, memory_order_relaxed);
-
-    *(unsigned *)arg += state <= HF_SLOT_LOSING;
-}
-
-/* A lock that is held by the old key is lost by it. */
-static bool judge_rekey(const struct fleet_wishes *w, char *ret_why, size_t size)
-{
-    struct hf_drained drained;
-    unsigned held = 0;
-
-    hf_drained_read(&w->agent->table, &drained);
-    (void)lease_table_walk(w->agent->leases, count_lease, &held);
-    if (!drained.stands)
-        snprintf(ret_why, size,
-                 "say holdfast drain --wait on every host first: no lock can be held while the key "
-                 "formats change, and this host is not drained");
-    else if (held)
-        snprintf(ret_why, size,
-                 "wait until nothing is held any more (holdfast drain --wait, on every host): this "
-                 "host holds %u lock%s, which would be lost",
-                 held, held == 1 ? "" : "s");
-    else
-        return true;
-    return false;
-}
-
 static void copy_servers(const struct agent *agent, struct fleet_look *look)
 {
     struct hf_node_row row;
@@ -152,8 +121,6 @@ static int begin(struct fleet_wishes *w, const struct fleet_wish *wish, const st
         return HF_ENOMEM;
     job->look.wish = *wish;
     job->look.config = *config;
-    job->look.argc = w->start->argc;
-    job->look.argv = w->start->argv;
     copy_servers(w->agent, &job->look);
     fleet_board_look(&w->agent->fleet_board, &job->look.shown);
     if (helper_start(thread_main, job) < 0) {
@@ -242,15 +209,13 @@ void fleet_wishes_end(struct fleet_wishes *w)
 
 /* --- the door ---------------------------------------------------------------------------------- */
 
-int fleet_wishes_create(struct agent *agent, const struct reload_start *start,
-                        struct fleet_wishes **ret_wishes)
+int fleet_wishes_create(struct agent *agent, struct fleet_wishes **ret_wishes)
 {
     struct fleet_wishes *w = calloc(1, sizeof(*w));
 
     if (!w)
         return HF_ENOMEM;
     w->agent = agent;
-    w->start = start;
     *ret_wishes = w;
     return HF_OK;
 }
@@ -275,7 +240,7 @@ static bool may_ask(const struct fleet_wishes *w, const struct fleet_wish *wish,
     else if (wish->kind == FLEET_WISH_TTL_MAX)
         return judge_ttl_max(w, config, wish->ttl_max_ms, ret_why, size);
     else
-        return wish->kind != FLEET_WISH_REKEY || judge_rekey(w, ret_why, size);
+        return true;
     return false;
 }
 
@@ -287,7 +252,7 @@ uint64_t fleet_wishes_ask(struct fleet_wishes *w, const char *request, uint32_t 
     if (fleet_request_read(request, &wish) < 0) {
         snprintf(ret_why, size,
                  "the requests are: fleet-change move ID ADDRESS [gone], add ID ADDRESS, remove ID "
-                 "[gone], ttl-max MS, rekey, gone ID, abort [gone], confirm");
+                 "[gone], ttl-max MS, gone ID, abort [gone], confirm");
         return 0;
     }
     wish.uid = uid;

@@ -15,10 +15,8 @@
 struct agent;
 struct config;
 struct fleet_wishes;
-struct reload_start;
 
-/* `start` has to live as long. */
-int fleet_wishes_create(struct agent *agent, const struct reload_start *start,
+int fleet_wishes_create(struct agent *agent,
                         struct fleet_wishes **ret_wishes) IN_MAIN_THREAD; /* HF_ENOMEM */
 /* After the broker thread has ended, or before it began. NULL is fine. A look that is under way is left behind. */
 void fleet_wishes_destroy(struct fleet_wishes *wishes) IN_MAIN_THREAD;

@@ -230,11 +230,6 @@ void reload_take(const struct reload *r, struct config *config)
         *config = *r->plain;
 }
 
-const struct reload_start *reload_started(const struct reload *r)
-{
-    return r ? &r->start : NULL;
-}
-
 uint64_t reload_ask(struct reload *r)
 {
     if (r->stage != IDLE) {

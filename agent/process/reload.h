@@ -35,9 +35,6 @@ void reload_destroy(struct reload *reload) IN_MAIN_THREAD;
 /* The configuration that was reloaded last, as its file has it; unchanged where there was none. */
 void reload_take(const struct reload *reload, struct config *config) IN_MAIN_THREAD;
 
-/* What reload_create() was given; it lives as long. NULL of NULL. */
-const struct reload_start *reload_started(const struct reload *reload) IN_MAIN_THREAD;
-
 /* Begins a reload, or has one follow that which runs. Returns its number. */
 uint64_t reload_ask(struct reload *reload) IN_MAIN_THREAD;
 /* Something is under way: reload_turn() is wanted soon. */

@@ -210,8 +210,6 @@ static int ask(int k, enum fleet_wish_kind kind, const char *id, int server, boo
 {
     struct fleet_wish wish = {.kind = kind, .gone = gone, .ttl_max_ms = 90000};
 
-    if (kind == FLEET_WISH_REKEY)
-        memset(wish.keys, id[0], FLEET_ID_LEN);
     snprintf(wish.id, sizeof(wish.id), "%s", id);
     place_of(server, wish.seat);
     why[0] = '\0';
@@ -1007,45 +1005,18 @@ static void founded_with_keys(void)
         configure(k, 'e');
 }
 
-static int counting_of_all(void)
-{
-    int count = 0;
-
-    for (int k = 0; k < AGENTS; k++)
-        count += counting(k);
-    return count;
-}
-
-TEST(key_formats_change)
-{
-    founded_with_keys();
-    assert_int_equal(ask(0, FLEET_WISH_REKEY, "f", 0, false), HF_OK);
-    run();
-    assert_all_by(2, FLEET_COMPLETE);
-    assert_int_equal(counting_of_all(), 0); /* (!) a lock may be held by the old key */
-    assert_waits(1, "no host takes a lock");
-    configure(2, 'f'); /* its agent is restarted */
-    start(&w.agent[2]);
-    run();
-    assert_int_equal(counting_of_all(), 0);
-    quarantine();
-    assert_int_equal(counting(0) + counting(1), 0); /* (!) they would take it by the old one */
-    assert_int_equal(counting(2), 3);
-    assert_true(fleet_differs(&w.agent[0].fleet, why, sizeof(why)));
-    assert_why("restart its agent");
-    assert_false(fleet_differs(&w.agent[2].fleet, why, sizeof(why)));
-}
-
 /* (!) Its nodes are well: nothing is to be waited for, and no server to be stopped. */
-TEST(a_host_with_other_key_formats_is_told_of_them)
+TEST(a_host_with_other_key_formats_counts_nothing_and_is_told_of_them)
 {
     static const enum fleet_wish_kind kinds[] = {FLEET_WISH_MOVE, FLEET_WISH_ADD, FLEET_WISH_REMOVE,
-                                                 FLEET_WISH_TTL_MAX, FLEET_WISH_REKEY};
+                                                 FLEET_WISH_TTL_MAX};
 
     founded_with_keys();
-    assert_int_equal(ask(0, FLEET_WISH_REKEY, "f", 0, false), HF_OK);
+    configure(1, 'f');
+    start(&w.agent[1]);
     run();
-    quarantine();
+    assert_int_equal(counting(0), 3);
+    assert_int_equal(counting(1), 0); /* (!) it would take a lock by another key */
     for (size_t i = 0; i < HF_LENGTH(kinds); i++) {
         assert_int_equal(ask(1, kinds[i], kinds[i] == FLEET_WISH_ADD ? "g" : "a", 5, false),
                          HF_EINVAL);
@@ -1055,50 +1026,27 @@ TEST(a_host_with_other_key_formats_is_told_of_them)
     }
 }
 
-TEST(a_host_whose_fleet_changed_on_after_its_key_formats_is_told_of_them)
+TEST(a_host_without_a_memory_and_with_other_key_formats_is_told_of_them)
 {
     struct one_agent *a = &w.agent[2];
     struct fleet_record own;
 
     founded_with_keys();
     own = *on(0);
-    assert_int_equal(ask(0, FLEET_WISH_REKEY, "f", 0, false), HF_OK);
-    run();
-    configure(0, 'f');
-    configure(1, 'f');
-    quarantine();
+    memset(own.keys, 'f', FLEET_ID_LEN);
     assert_int_equal(ask(0, FLEET_WISH_ADD, "d", 5, false), HF_OK);
     w.agent[2].cut = ~0u;
     run();
     quarantine();
-    assert_int_equal(on(0)->version, 3);
-    fleet_init(&a->fleet, &own, false, w.now); /* without a memory */
+    assert_int_equal(on(0)->version, 2);
+    fleet_init(&a->fleet, &own, false, w.now);
     a->cut = 0;
     for (int i = 0; i < 3; i++)
         meet(a, i, i);
     assert_true(fleet_is_foreign(&a->fleet, 0, why, sizeof(why)));
-    assert_why("put the key_format, key_format_for and database of version 3");
+    assert_why("put the key_format, key_format_for and database of version 2");
     assert_why_lacks("list of");
-    assert_waits(2, "put the key_format, key_format_for and database of version 3");
-}
-
-/* Whether a rekey went on or was given up, the record says the same. */
-TEST(after_a_rekey_that_was_given_up_the_old_key_formats_are_asked_for)
-{
-    founded_with_keys();
-    w.server[2].up = false;
-    assert_int_equal(ask(0, FLEET_WISH_REKEY, "f", 0, false), HF_OK);
-    run();
-    configure(0, 'f');
-    start(&w.agent[0]);
-    run();
-    assert_int_equal(ask(1, FLEET_WISH_ABORT, "", 0, false), HF_OK);
-    w.server[2].up = true;
-    run();
-    assert_all_by(3, FLEET_COMPLETE);
-    assert_true(fleet_differs(&w.agent[0].fleet, why, sizeof(why)));
-    assert_why("the OLD ones after one that was given up");
-    assert_why_lacks("the fleet's new");
+    assert_waits(2, "put the key_format, key_format_for and database of version 2");
 }
 
 /* --- the fleet went on without this host ----------------------------------------------------------- */
@@ -1229,56 +1177,6 @@ TEST(of_a_server_that_has_not_been_met_yet_nobody_says_that_it_is_gone)
     assert_why_lacks("--gone");
 }
 
-TEST(nothing_counts_while_key_formats_are_on_their_way)
-{
-    founded_with_keys();
-    for (int k = 0; k < AGENTS; k++)
-        w.agent[k].cut = 1 << 2;
-    assert_int_equal(ask(0, FLEET_WISH_REKEY, "f", 0, false), HF_OK);
-    run();
-    assert_all_by(2, FLEET_CHANGING);
-    assert_int_equal(counting_of_all(), 0);
-    configure(0, 'f');
-    start(&w.agent[0]);
-    run();
-    assert_int_equal(counting(0), 0);
-}
-
-TEST(new_key_formats_are_given_up)
-{
-    founded_with_keys();
-    for (int k = 0; k < AGENTS; k++)
-        w.agent[k].cut = 1 << 2;
-    assert_int_equal(ask(0, FLEET_WISH_REKEY, "f", 0, false), HF_OK);
-    run();
-    assert_int_equal(ask(1, FLEET_WISH_ABORT, "", 0, false), HF_OK);
-    for (int k = 0; k < AGENTS; k++)
-        w.agent[k].cut = 0;
-    run();
-    assert_all_by(3, FLEET_COMPLETE);
-    assert_int_equal(counting_of_all(), 0);
-    quarantine();
-    assert_int_equal(counting_of_all(), 9);
-    assert_int_equal(w.agent[0].memory.keys[0], 'e');
-}
-
-TEST(the_next_change_leaves_the_key_formats_as_they_are)
-{
-    founded_with_keys();
-    assert_int_equal(ask(0, FLEET_WISH_REKEY, "e", 0, false), HF_EINVAL);
-    assert_why("nothing changes");
-    assert_int_equal(ask(0, FLEET_WISH_REKEY, "f", 0, false), HF_OK);
-    run();
-    for (int k = 0; k < AGENTS; k++)
-        configure(k, 'f');
-    quarantine();
-    assert_int_equal(ask(0, FLEET_WISH_TTL_MAX, "", 0, false), HF_OK);
-    run();
-    assert_all_by(3, FLEET_COMPLETE);
-    assert_string_equal(w.agent[0].memory.keys_before, "");
-    assert_int_equal(counting_of_all(), 9);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1318,19 +1216,14 @@ int main(void)
         cmocka_unit_test(bad_wishes_are_refused),
         cmocka_unit_test(a_member_in_quarantine_is_waited_for),
         cmocka_unit_test(an_old_configuration_finds_the_latest_record),
-        cmocka_unit_test(key_formats_change),
         cmocka_unit_test(a_host_that_remembers_dead_servers_is_told_the_later_addresses),
         cmocka_unit_test(a_host_without_a_memory_is_told_the_addresses_that_a_node_tells),
-        cmocka_unit_test(a_host_with_other_key_formats_is_told_of_them),
-        cmocka_unit_test(a_host_whose_fleet_changed_on_after_its_key_formats_is_told_of_them),
-        cmocka_unit_test(after_a_rekey_that_was_given_up_the_old_key_formats_are_asked_for),
+        cmocka_unit_test(a_host_with_other_key_formats_counts_nothing_and_is_told_of_them),
+        cmocka_unit_test(a_host_without_a_memory_and_with_other_key_formats_is_told_of_them),
         cmocka_unit_test(of_two_that_are_down_neither_is_replaced_before_a_server_is_where_one_was),
         cmocka_unit_test(one_that_is_down_is_to_be_replaced_first),
         cmocka_unit_test(of_a_change_whose_first_two_die_only_a_server_where_one_was_is_of_help),
         cmocka_unit_test(of_a_server_that_has_not_been_met_yet_nobody_says_that_it_is_gone),
-        cmocka_unit_test(nothing_counts_while_key_formats_are_on_their_way),
-        cmocka_unit_test(new_key_formats_are_given_up),
-        cmocka_unit_test(the_next_change_leaves_the_key_formats_as_they_are),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

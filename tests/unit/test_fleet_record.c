@@ -343,35 +343,6 @@ TEST(what_leaves_may_be_gone)
     assert_int_equal(reads(with(moved_text, "seat b", "gone b")), HF_EINVAL);
 }
 
-/* Before the members before, where they are others; a text of the latest format. */
-TEST(key_formats_may_be_others_than_before)
-{
-    char third[FLEET_TEXT_SIZE], text[FLEET_TEXT_SIZE];
-    struct fleet_record r, same = moved();
-
-    snprintf(third, sizeof(third), "%s", with(moved_text, "holdfast-fleet 2", "holdfast-fleet 3"));
-    snprintf(text, sizeof(text), "%s", with(third, "before a", "keys_before " KEYS "\nbefore a"));
-    assert_int_equal(fleet_record_read(text, strlen(text), &r), HF_OK);
-    assert_string_equal(r.keys_before, KEYS);
-    assert_true(fleet_record_rekeys(&r));
-    assert_written_and_read(&r, text);
-    assert_false(fleet_record_rekeys(&same));
-    /* Not in an earlier format, and not where nothing differs. */
-    assert_int_equal(reads(with(text, "holdfast-fleet 3", "holdfast-fleet 2")), HF_EINVAL);
-    assert_int_equal(reads(with(third, "before a", "keys_before " NO_KEYS "\nbefore a")),
-                     HF_EINVAL);
-    /* (!) Nothing counts until it has settled, and then all does. */
-    r.state = FLEET_COMPLETE;
-    assert_int_equal(fleet_record_counting(&r, false), 0);
-    assert_int_equal(fleet_record_counting(&r, true), 3);
-    /* Two changes of one version: none is the later one. */
-    same.state = FLEET_COMPLETE;
-    r.state = same.state = FLEET_CHANGING;
-    memcpy(same.keys, KEYS, sizeof(KEYS));
-    same.before[1].gone = true;
-    assert_int_equal(fleet_record_rank(&r, &same), 0);
-}
-
 /* --- what goes by a record -------------------------------------------------------------------- */
 
 /* From the members of `three` to these. */
@@ -676,7 +647,6 @@ int main(void)
         cmocka_unit_test(version_state_and_members_before_fit),
         cmocka_unit_test(nothing_is_written_where_nothing_is_read),
         cmocka_unit_test(what_leaves_may_be_gone),
-        cmocka_unit_test(key_formats_may_be_others_than_before),
         cmocka_unit_test(a_version_1_counts_all),
         cmocka_unit_test(a_moved_node_counts_when_its_record_has_settled),
         cmocka_unit_test(a_fleet_that_grows_needs_the_larger_majority_of_what_stays),

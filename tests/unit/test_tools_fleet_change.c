@@ -451,12 +451,6 @@ static void test_abort(void **state)
     says("version 3: the fleet gets back what it was before the change");
     says("version 3 is complete and settled: the fleet is as it was before the change");
     says("do not start the old server again");
-    assert_int_equal(
-        with(WORDS("abort"), WORDS(CHANGING, "begun 3 62200 3 -\n", GIVEN_UP,
-                                   HEAD("3", "complete") "keys_before 9a\n" BACK_SEATS)),
-        EXIT_OK);
-    says("a host that has the new key formats needs the old ones back");
-    says_no("the old server");
     assert_int_equal(with(WORDS("abort", "--gone", "--timeout", "5s"),
                           WORDS(CHANGING, "begun 3 62200 3 -\n", CHANGING, LATER_ONE)),
                      EXIT_BUSY);

@@ -1,4 +1,4 @@
-/* holdfast fleet move, add, remove, ttl-max, rekey, resume, abort, confirm: changes the fleet while locks are held, and follows that to its end. */
+/* holdfast fleet move, add, remove, ttl-max, resume, abort, confirm: changes the fleet while locks are held, and follows that to its end. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,8 +29,8 @@ static const struct {
 } verbs[] = {
     {"move", "ID=ADDRESS", FLEET_MOVE, true}, {"add", "ID=ADDRESS", FLEET_ADD, false},
     {"remove", "ID", FLEET_REMOVE, true},     {"ttl-max", "TIME", FLEET_TTL_MAX, false},
-    {"rekey", NULL, FLEET_REKEY, false},      {"resume", "ID", FLEET_RESUME, true},
-    {"abort", NULL, FLEET_ABORT, true},       {"confirm", NULL, FLEET_CONFIRM, false},
+    {"resume", "ID", FLEET_RESUME, true},     {"abort", NULL, FLEET_ABORT, true},
+    {"confirm", NULL, FLEET_CONFIRM, false},
 };
 
 /* -1: it is none. */
@@ -105,9 +105,6 @@ static void write_request(const struct fleet_follow *f, bool gone,
     case FLEET_TTL_MAX:
         snprintf(ret_line, size, "fleet-change ttl-max %" PRIu64, f->ttl_max_ms);
         break;
-    case FLEET_REKEY:
-        snprintf(ret_line, size, "fleet-change rekey");
-        break;
     case FLEET_RESUME:
         snprintf(ret_line, size, "fleet-change gone %s", id);
         break;
@@ -172,10 +169,6 @@ static void say_begun(const struct fleet_follow *f, uint64_t least_ms, uint64_t 
         break;
     case FLEET_TTL_MAX:
         printf("ttl_max becomes %s", text_span(span, sizeof(span), (int64_t)f->ttl_max_ms));
-        break;
-    case FLEET_REKEY:
-        printf("the key formats become those of this host's configuration file, and no host takes "
-               "a lock until then");
         break;
     case FLEET_RESUME:
         printf("goes on without the server that was node %s before it", id);
@@ -310,7 +303,7 @@ int cmd_fleet_change(int argc, char **argv)
         return fleet_operand_take("ttl-max", negative, &f);
     code = reader_args_parse(
         argc, argv, "GoTy",
-        "fleet move ID=ADDRESS | add ID=ADDRESS | remove ID | ttl-max TIME | rekey | resume ID | "
+        "fleet move ID=ADDRESS | add ID=ADDRESS | remove ID | ttl-max TIME | resume ID | "
         "abort | "
         "confirm [options]",
         "Changes the fleet while locks are held, and waits until that is over:\n"
@@ -318,9 +311,6 @@ int cmd_fleet_change(int argc, char **argv)
         "  add ID=ADDRESS   one node more\n"
         "  remove ID        one less\n"
         "  ttl-max TIME     another longest TTL; more than ten times as long with --yes only\n"
-        "  rekey            the key formats that this host's configuration file has by now; all "
-        "hosts have to be\n"
-        "                   drained, and their agents restarted with them afterwards\n"
         "  resume --gone ID in a change under way, the server that was ID before it is stopped for "
         "good\n"
         "  abort            gives up the change that is under way: back to what was before it\n"

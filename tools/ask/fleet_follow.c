@@ -63,8 +63,6 @@ static bool is_ours(const struct fleet_follow *f, const struct fleet_told *told)
         return before && !now;
     case FLEET_TTL_MAX:
         return told->ttl_max_ms == f->ttl_max_ms;
-    case FLEET_REKEY:
-        return told->rekeys;
     case FLEET_ABORT:
         return is_back(f, told);
     case FLEET_RESUME:
@@ -235,17 +233,8 @@ static void say_over(const struct state *s)
                "starts without a memory, as after a reboot\n",
                text_span(span, sizeof(span), (int64_t)f->ttl_max_ms), f->ttl_max_ms);
         return;
-    case FLEET_REKEY:
-        printf(": restart the agents of all hosts with the new key formats in their "
-               "configuration files, and then holdfast undrain on each\n");
-        return;
     case FLEET_ABORT:
         printf(": the fleet is as it was before the change that was given up");
-        if (s->told.rekeys) {
-            printf("; a host that has the new key formats needs the old ones back in its "
-                   "configuration file, and its agent a restart\n");
-            return;
-        }
         break;
     case FLEET_RESUME:
     case FLEET_CONFIRM:

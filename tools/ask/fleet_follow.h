@@ -12,7 +12,6 @@ enum fleet_verb {
     FLEET_ADD,
     FLEET_REMOVE,
     FLEET_TTL_MAX,
-    FLEET_REKEY,
     FLEET_RESUME,
     FLEET_ABORT,
     FLEET_CONFIRM,

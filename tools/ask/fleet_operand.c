@@ -115,7 +115,6 @@ int fleet_operand_take(const char *word, const char *operand, struct fleet_follo
         return take_ttl_max(&o, f);
     case FLEET_REMOVE:
     case FLEET_RESUME:
-    case FLEET_REKEY:
     case FLEET_ABORT:
     case FLEET_CONFIRM:
         break;

@@ -152,12 +152,6 @@ static bool take_node(struct fleet_told *t, char *rest)
     return good;
 }
 
-static bool take_keys_before(struct fleet_told *t, char *rest)
-{
-    t->rekeys = rest && *rest;
-    return t->rekeys;
-}
-
 static bool take_waits(struct fleet_told *t, char *rest)
 {
     return rest && hf_text_read(rest, t->waits, sizeof(t->waits));
@@ -185,7 +179,6 @@ static const struct {
     {"waits", take_waits},
     {"differs", take_differs},
     {"settles_ms", take_settles},
-    {"keys_before", take_keys_before},
     {"file_ttl_max_ms", take_file_ttl_max},
     {"told_version", take_told_version},
 };

@@ -37,7 +37,6 @@ struct fleet_told {
     uint64_t file_ttl_max_ms; /* by this host's configuration file; 0: an earlier agent's answer */
     uint64_t
         told_version; /* a later one, which servers tell that are no seats of this one; 0: none */
-    bool rekeys;      /* its key formats are others than before it */
     uint64_t settles_ms; /* 0: it has settled, or is not complete */
     int seat_count, before_count;
     struct fleet_told_seat seat[HF_NODES_MAX], before[HF_NODES_MAX];

@@ -165,9 +165,6 @@ static void print_remarks(const struct fleet_told *told)
 
     if (fleet_told_narrow(told))
         print_change(told);
-    if (fleet_told_narrow(told) && told->rekeys)
-        printf("key formats: other ones than before; no host takes a lock before this version has "
-               "settled\n");
     for (int i = 0; i < told->count; i++)
         if (told->node[i].elsewhere)
             printf("%s\n", fleet_told_elsewhere(text, sizeof(text), &told->node[i]));
@@ -237,7 +234,6 @@ static json_t *record_json(const struct fleet_told *told)
     json_put(record, "by", by_json(told));
     json_put(record, "ttl_max_ms", json_integer((json_int_t)told->ttl_max_ms));
     json_put(record, "quorum", json_integer(fleet_told_quorum(told)));
-    json_put(record, "rekeys", json_boolean(told->rekeys));
     json_put(record, "members", seats_json(told->seat, told->seat_count, false));
     json_put(record, "members_before", seats_json(told->before, told->before_count, true));
     return record;
