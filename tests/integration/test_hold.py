@@ -17,7 +17,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from jobs import NOISE_S, TTL_S, S, Watcher, assert_at, children, ready  # noqa: E402
-from rig import BUILD, SLOW, alive, boottime_ns, main, scenario, stat_letter, wait_until  # noqa: E402
+from rig import BUILD, SLOW, alive, boottime_ns, main, scenario, wait_until  # noqa: E402
 
 
 class Hold:
@@ -48,9 +48,6 @@ class Hold:
         """Closes its input; the exit code."""
         self.process.popen.stdin.close()
         return self.process.wait()
-
-    def second(self):
-        return wait_until(lambda: children(self.pid), what="the stand-in")[0]
 
     def over_ns(self, meanwhile=lambda: None, timeout_s=30.0):
         """When its output ended; the events until then."""
@@ -259,7 +256,7 @@ def slow_release(run):
     for node in run.nodes[:2]:
         node.sigstop()
     hold.process.popen.stdin.close()
-    time.sleep(TTL_S / 12)  # the stand-in would have killed a loser by then; what is asked of nodes has T/15 at least
+    time.sleep(TTL_S / 12)  # what is asked of nodes has T/15 at least
     for node in run.nodes[:2]:
         node.sigcont()
     assert hold.expect("released") and hold.process.wait() == 0, hold.process.err
@@ -298,40 +295,65 @@ def agent_again(run):
     assert free_after(run, options=("-w", "10")).rc == 0
 
 
-# --- a process is killed, stopped or hangs ------------------------------------------------------------------------
+# --- hold is killed or stopped, or its agent is --------------------------------------------------------------------
 
 
 @scenario("kill -9 of hold frees the lock at once, alone and with its process group")
 def killed(run):
     ready(run)
-    for victim in ("process", "group"):
+    for kill in (os.kill, os.killpg):
         hold = Hold(run, "-t", "30s", "job").granted()
-        second = hold.second()
-        if victim == "process":
-            os.kill(hold.pid, signal.SIGKILL)
-        else:
-            os.killpg(hold.pid, signal.SIGKILL)
-        assert free_after(run, options=("-w", f"{5 * SLOW}")).rc == 0, victim
+        assert not children(hold.pid), children(hold.pid)
+        kill(hold.pid, signal.SIGKILL)
+        assert free_after(run, options=("-w", f"{5 * SLOW}")).rc == 0, kill
         assert hold.line() is None
-        wait_until(lambda: not alive(second), what="the stand-in ends")  # noqa: B023
 
 
-@scenario("a stopped hold is killed before another can have the lock")
-def stopped(run):
+@scenario("without its agent its output ends in time, whatever was killed that it had started")
+def alone(run):
     ready(run)
     watcher = Watcher(run)
     hold = Hold(run, "job").granted()
-    other = Hold(run, "job")
-    other.expect("waiting")
-    hold.process.signal(signal.SIGSTOP)
-    wait_until(lambda: stat_letter(hold.pid) == "T", what="it stops")
-    time.sleep(TTL_S * 1.5)  # the agent renews
     watcher.look()
-    assert hold.pid == run.show("job")["pid"]
+    run.agents[0].kill()
+    assert hold.expect("late") and hold.expect("losing")
+    for child in children(hold.pid):
+        os.kill(child, signal.SIGKILL)
+    events = assert_lost_in_time(run, hold, watcher, 0.1)
+    assert events[-1]["event"] == "lost", events
+    assert hold.process.wait() == 124
+
+
+@scenario("a release that gets no answer ends the output in time, too")
+def unanswered_release(run):
+    ready(run)
+    watcher = Watcher(run)
+    hold = Hold(run, "job").granted()
+    run.agents[0].sigstop()
+    watcher.look()
+    hold.process.signal(signal.SIGTERM)
+    events = assert_lost_in_time(run, hold, watcher, 0.1)
+    assert events == [{"event": "released"}] and "not released" in hold.process.err, (events, hold.process.err)
+    assert hold.process.wait() == 0
+    run.agents[0].sigcont()
+
+
+@scenario("a hold that has ended its output lives until V, so that its death releases nothing")
+def lives_until_v(run):
+    ready(run)
+    watcher = Watcher(run)
+    hold = Hold(run, "job").granted()
+    watcher.look()
     run.holdfast("release", "job")
-    events = assert_lost_in_time(run, hold, watcher, 0.08, other)
-    assert not events and "did not tell it" in hold.process.err, events
-    assert hold.process.wait() == -signal.SIGKILL
+    assert_lost_in_time(run, hold, watcher, 0.1)
+    assert hold.process.running and hold.process.wait() == 124
+    assert boottime_ns() >= watcher.valid_ns - S // 100, f"{(watcher.valid_ns - boottime_ns()) / S:.3f} s before V"
+    second = Hold(run, "job").granted()
+    run.holdfast("release", "job")
+    second.expect("losing")
+    assert second.expect("lost") and second.line() is None
+    assert second.end() == 124
+    assert free_after(run).rc == 0
 
 
 @scenario("a hold that was stopped and goes on in time says what it missed")
@@ -343,19 +365,6 @@ def stopped_for_a_while(run):
     hold.process.signal(signal.SIGCONT)
     hold.expect("losing")
     assert hold.end() == 0
-
-
-@scenario("a stand-in that is killed has a successor")
-def second_killed(run):
-    ready(run)
-    hold = Hold(run, "-t", "30s", "job").granted()
-    first = hold.second()
-    os.kill(first, signal.SIGKILL)
-    wait_until(lambda: [p for p in children(hold.pid) if p != first], what="another one")
-    wait_until(lambda: "another one" in hold.process.err, what="it says so")
-    time.sleep(0.3)
-    os.kill(hold.pid, signal.SIGKILL)
-    assert free_after(run, options=("-w", f"{5 * SLOW}")).rc == 0
 
 
 # --- its streams --------------------------------------------------------------------------------------------------
@@ -386,11 +395,12 @@ def full(run):
             assert process.wait(5) == 0
             assert free_after(run).rc == 0
         else:
+            end = select.poll()
+            end.register(ours, 0)  # only the end of the last writer, not what it wrote
             watcher.look()
             run.holdfast("release", "job")
-            while process.running:
+            while not end.poll(10):
                 watcher.look()
-                time.sleep(0.01)
             assert_at("its end", boottime_ns(), watcher.valid_ns - TTL_S * S // 10)
             assert process.wait() == 124
         os.close(ours)

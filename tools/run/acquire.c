@@ -275,7 +275,7 @@ int acquire_begin(struct acquire *acquire, hf_client *client, hf_op **ret_op)
         .max_hold_ms = (uint32_t)acquire->wanted->max_hold_ms,
         .min_hold_ms = (uint32_t)acquire->wanted->min_hold_ms,
         .wait_ms = wait_left_ms(acquire),
-        .flags = HF_ACQUIRE_RUN | HF_ACQUIRE_GUARDED,
+        .flags = acquire->by ? 0 : HF_ACQUIRE_RUN | HF_ACQUIRE_GUARDED,
         .heartbeat_ms = (uint32_t)acquire->wanted->heartbeat_ms,
         .note = acquire->wanted->note,
         .progress = on_progress,

@@ -1,8 +1,9 @@
 /* holdfast hold: holds a lock for a script or a program of any language, until its standard input ends.
  *
- * Whoever works under the lock learns of its loss by the output: `losing` at V - 0.3 T, then `lost` and the end at V - 0.1 T, as a
- * job would get SIGTERM and SIGKILL. (!) From then on the lock is not released, it lapses: the rest of the validity is for those who
- * notice the end only then. tools/run/stand_in.h has what happens when this process is killed, stopped or hangs. */
+ * The worker, the process that called us, learns of a loss by the output: `losing` at V - 0.3 T, then `lost` and the end at
+ * V - 0.1 T, as a job would get SIGTERM and SIGKILL. The lease is a plain one, so the agent releases it as soon as this process
+ * dies. (!) After a loss this process therefore lives until V: the rest of the validity belongs to a worker that notices the end
+ * late. Nothing here may block, since a process that blocks cannot end its output. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -25,7 +26,6 @@
 #include "tools/run/run_options.h"
 #include "tools/run/say.h"
 #include "tools/run/signals.h"
-#include "tools/run/stand_in.h"
 #include "tools/run/tell.h"
 #include "tools/run/timeline.h"
 #include "tools/run/ttl.h"
@@ -40,7 +40,6 @@ struct holding {
     struct input input;
     struct tell tell;
     struct hold hold;
-    struct stand_in stand_in;
     struct timeline timeline;
     int64_t ttl_ns;
     int timer_fd;
@@ -201,45 +200,6 @@ static int tell_lost(struct holding *h, const char *name, const char *reason)
     return EXIT_LOST;
 }
 
-static int lose(struct holding *h)
-{
-    char name[RUN_OPTIONS_NAME_SIZE];
-    int code = tell_lost(h, worst_name(h, name), reason_of(h));
-
-    stand_in_dismiss(&h->stand_in);
-    hold_free(&h->hold);
-    return code;
-}
-
-static int release(struct holding *h, int code)
-{
-    char buffer[RUN_OPTIONS_NAME_SIZE];
-    const char *name = worst_name(h, buffer);
-    int64_t now_ns = timeline_now_ns();
-    int64_t by_ns = hold_valid_until_ns(&h->hold) - h->timeline.ttl_ns / 10;
-    int status;
-
-    stand_in_releases(&h->stand_in, by_ns > now_ns ? by_ns : now_ns);
-    status = hold_release(&h->hold);
-    stand_in_dismiss(&h->stand_in);
-    if (status == HF_ELOST || status == HF_ENOTHELD)
-        return tell_lost(h, name, "it was over before it was released");
-    if (status < 0)
-        say("%s: not released: %s; its key ends by itself within the TTL", h->acquire.shown,
-            hf_strerror(status));
-    else if (h->wanted.verbose)
-        say("%s: released", h->acquire.shown);
-    tell(&h->tell, &(struct tell_event){.event = "released", .remaining_ms = -1});
-    return code;
-}
-
-/* One without it would have nobody to act for it; the work goes on. */
-static void renew_stand_in(struct holding *h)
-{
-    say("%s: the second process was killed; starting another one", h->acquire.shown);
-    (void)stand_in_start(&h->stand_in, &h->hold, h->ttl_ns);
-}
-
 static void sleep_until(struct holding *h, int64_t at_ns)
 {
     int64_t look_ns = input_prepare(&h->input, timeline_now_ns());
@@ -248,7 +208,6 @@ static void sleep_until(struct holding *h, int64_t at_ns)
         {.fd = h->timer_fd, .events = POLLIN},
         {.fd = hf_fd(h->hold.client), .events = POLLIN},
         {.fd = h->input.fd, .events = POLLIN},
-        {.fd = h->stand_in.link_fd, .events = POLLIN},
         {.fd = h->tell.used ? h->tell.fd : -1, .events = POLLOUT},
     };
 
@@ -271,6 +230,103 @@ static int asked_to_end(struct holding *h)
     return input_look(&h->input) ? EXIT_OK : -1;
 }
 
+/* A reader of the lines must see the end with them, also one that reads standard error along. */
+static void end_output(struct holding *h)
+{
+    tell_end(&h->tell);
+    say_end();
+}
+
+/* For a worker that has seen the end of the output, an end of the input or a signal says that it has stopped. */
+static void live_until_v(struct holding *h)
+{
+    int64_t valid_ns = hold_valid_until_ns(&h->hold);
+
+    while (timeline_now_ns() < valid_ns && asked_to_end(h) < 0)
+        sleep_until(h, valid_ns);
+}
+
+static int lose(struct holding *h)
+{
+    char name[RUN_OPTIONS_NAME_SIZE];
+    int code = tell_lost(h, worst_name(h, name), reason_of(h));
+
+    end_output(h);
+    live_until_v(h);
+    hold_free(&h->hold);
+    return code;
+}
+
+/* True: all answered, with the first failure among the results. */
+static bool is_released(hf_op **ops, size_t count, int *status)
+{
+    bool all = true;
+
+    for (size_t i = 0; i < count; i++) {
+        int result = ops[i] ? hf_op_result(ops[i], NULL) : HF_OK;
+
+        if (result == HF_EPENDING) {
+            all = false;
+            continue;
+        }
+        ops[i] = NULL;
+        if (*status == HF_OK)
+            *status = result;
+    }
+    return all;
+}
+
+/* Like hf_release_all(), but without an answer it returns at `by_ns`: the output must not outlive that. */
+static int release_by(struct holding *h, int64_t by_ns)
+{
+    hf_op *ops[HF_EXCLUSIVE_LEASES] = {0};
+    size_t count = h->hold.count;
+    int status = HF_OK;
+
+    for (size_t i = 0; i < count; i++) {
+        int result = hf_release_start(h->hold.leases[i], &ops[i]);
+
+        if (status == HF_OK)
+            status = result;
+    }
+    h->hold.count = 0;
+    while (!is_released(ops, count, &status)) {
+        struct pollfd fds[] = {
+            {.fd = h->timer_fd, .events = POLLIN},
+            {.fd = hf_fd(h->hold.client), .events = POLLIN},
+        };
+
+        if (timeline_now_ns() >= by_ns) {
+            status = HF_ETIMEDOUT;
+            break;
+        }
+        timeline_arm(h->timer_fd, by_ns);
+        (void)poll(fds, 2, -1);
+        hf_dispatch(h->hold.client);
+    }
+    for (size_t i = 0; i < count; i++)
+        hf_op_cancel(ops[i]);
+    return status;
+}
+
+static int release(struct holding *h, int code)
+{
+    char buffer[RUN_OPTIONS_NAME_SIZE];
+    const char *name = worst_name(h, buffer);
+    int64_t by_ns = hold_valid_until_ns(&h->hold) - h->timeline.ttl_ns / 10;
+    int status = release_by(h, by_ns);
+
+    if (status == HF_ELOST || status == HF_ENOTHELD)
+        return tell_lost(h, name, "it was over before it was released");
+    if (status < 0)
+        say("%s: not released: %s; its key ends by itself within the TTL", h->acquire.shown,
+            hf_strerror(status));
+    else if (h->wanted.verbose)
+        say("%s: released", h->acquire.shown);
+    tell(&h->tell, &(struct tell_event){.event = "released", .remaining_ms = -1});
+    return code;
+}
+
 static int keep(struct holding *h)
 {
     for (;;) {
@@ -291,8 +347,6 @@ static int keep(struct holding *h)
             h->input.some = false;
             hold_beat(&h->hold);
         }
-        if (stand_in_is_gone(&h->stand_in))
-            renew_stand_in(h);
         sleep_until(h, timeline_next(&h->timeline, now_ns));
     }
 }
@@ -307,8 +361,7 @@ static int hold_lock(struct holding *h, hf_client *client)
     h->hold.count = run_options_leases(&h->wanted);
     h->timer_fd = timeline_timer();
     timeline_init(&h->timeline, h->ttl_ns, 0);
-    if (h->timer_fd < 0 || grant_names(&h->acquire, &h->hold, &h->each) < 0 ||
-        stand_in_start(&h->stand_in, &h->hold, h->ttl_ns) < 0) {
+    if (h->timer_fd < 0 || grant_names(&h->acquire, &h->hold, &h->each) < 0) {
         hold_release(&h->hold);
         return EXIT_FAILED;
     }

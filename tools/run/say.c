@@ -100,3 +100,11 @@ void say_rewrite(const char *format, ...)
     rewriting = line[used] != '\0';
     put(line, strlen(line));
 }
+
+void say_end(void)
+{
+    if (say_fd != STDERR_FILENO)
+        close(say_fd);
+    close(STDERR_FILENO);
+    say_fd = -1;
+}

@@ -18,4 +18,7 @@ bool say_can_rewrite(void);
 /* The same without the '\n', cut to the terminal's width, in place of the last such line. The next say() takes it away; "" does, too. */
 void say_rewrite(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Closes standard error, ours and the caller's: nothing is said from then on. */
+void say_end(void);
+
 #endif

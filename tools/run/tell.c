@@ -218,3 +218,10 @@ void tell(struct tell *tell, const struct tell_event *event)
     }
     tell_flush(tell);
 }
+
+void tell_end(struct tell *tell)
+{
+    tell->fd = -1;
+    tell->used = 0;
+    close(STDOUT_FILENO);
+}

@@ -45,4 +45,7 @@ void tell(struct tell *tell, const struct tell_event *event);
 /* Writes what waits, as far as it is taken. */
 void tell_flush(struct tell *tell);
 
+/* Closes standard output. */
+void tell_end(struct tell *tell);
+
 #endif
