@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/clock.h"
 #include "agent/config/config.h"
 #include "agent/record/fleet_shown.h"
 #include "agent/record/journal.h"
@@ -60,7 +61,7 @@ struct agent {
     int listener; /* the attach socket, from one start to the next: who connects meanwhile waits; 0: none */
     bool warm;      /* table and journal are from an earlier agent of this boot */
     bool readopted; /* the journal's leases are readopted or being released */
-    uint8_t boot_id[16];
+    struct boot_clock clock;
     uint64_t timens_inode, pidns_inode;
     char host[64];
     struct broker *broker;

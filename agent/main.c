@@ -172,7 +172,7 @@ static int run(struct start *s)
     rcu_register_thread();
     if (s->now->lock_memory && !s->began.again && real_time_lock_memory(why, sizeof(why)) < 0)
         log_warn("%s; the agent goes on without it", why);
-    memcpy(agent.boot_id, s->host->boot_id, sizeof(agent.boot_id));
+    agent.clock = s->host->clock;
     memcpy(agent.host, s->host->name, sizeof(agent.host));
     snprintf(agent.socket_path, sizeof(agent.socket_path), "%.590s/sock", dir);
     /* The configuration's check has judged the name. */
@@ -201,7 +201,7 @@ static int run_by_records(struct start *s)
 
     do {
         *s->now = *s->config;
-        fleet_start(s->now, s->singleton.dir, s->host->boot_id);
+        fleet_start(s->now, s->singleton.dir, &s->host->clock);
         config_bound_clients(s->now, s->began.descriptors);
         s->again = false;
         code = run(s);

@@ -37,7 +37,7 @@
 
 #define HF_TABLE_MAGIC    UINT64_C(0x3145464c42415448) /* "HTABLFE1", little endian */
 #define HF_TABLE_MAJOR    (1 + HF_TEST_MAJOR)
-#define HF_TABLE_MINOR    (5 + HF_TEST_MINOR)
+#define HF_TABLE_MINOR    (6 + HF_TEST_MINOR)
 #define HF_TABLE_HEADER   4096 /* bytes before the first section */
 #define HF_NODES_MAX      9
 #define HF_NAME_MAX       255 /* bytes of a name, at least 1 */
@@ -196,7 +196,9 @@ struct hf_table_header {
     /* since 1.2: the drain, shm/drained.h. Of an agent of an earlier minor version they say nothing. */
     _Atomic int64_t drained_wall_ms; /* Unix time since when; 0: not drained, -1: it is not known */
     _Atomic uint32_t drained_uid, drained_pid; /* who drained it */
-    uint8_t reserved2[24];
+    /* since 1.6: with the inode, which may be used again. Written once */
+    int64_t timens_offset_ns;
+    uint8_t reserved2[16];
     /* line 3: the signs of life of each thread's loop, CLOCK_BOOTTIME */
     _Atomic int64_t main_beat_ns, broker_beat_ns, renewal_beat_ns;
     uint8_t reserved3[40];

@@ -76,7 +76,8 @@ struct hf_table_spec {
     const char *version;
     uint8_t boot_id[16];
     uint64_t timens_inode;
-    uint64_t id; /* only the table with that hf_table_id() is kept; 0: any */
+    int64_t timens_offset_ns; /* of its CLOCK_BOOTTIME from the host's */
+    uint64_t id;              /* only the table with that hf_table_id() is kept; 0: any */
     /* Replace an existing table of ours even if it fits: its leases are not in the journal. */
     bool fresh;
 };

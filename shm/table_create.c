@@ -132,6 +132,7 @@ static int fill_new(struct hf_table_header *header, const struct hf_table_spec *
     header->fingerprint = hf_layout_fingerprint();
     memcpy(header->boot_id, spec->boot_id, sizeof(header->boot_id));
     header->timens_inode = spec->timens_inode;
+    header->timens_offset_ns = spec->timens_offset_ns;
     if (getrandom(&header->epoch, sizeof(header->epoch), 0) != sizeof(header->epoch) ||
         getrandom(header->index_key, sizeof(header->index_key), 0) != sizeof(header->index_key))
         return HF_ESYS;
@@ -244,7 +245,8 @@ static bool suits(const struct job *job, const struct hf_table_header *header, i
         not = "was retired";
     else if (memcmp(header->boot_id, spec->boot_id, sizeof(header->boot_id)) != 0)
         not = "is of another boot";
-    else if (header->timens_inode != spec->timens_inode)
+    else if (header->timens_inode != spec->timens_inode ||
+             header->timens_offset_ns != spec->timens_offset_ns)
         not = "is of another time namespace";
     else if (spec->slots_live == 0 && places->capacity != spec->capacity)
         not = "has another capacity";

@@ -3,7 +3,17 @@
 #ifndef HOLDFAST_AGENT_BASE_CLOCK_H
 #define HOLDFAST_AGENT_BASE_CLOCK_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "shm/nstime.h"
+
+/* Whose BOOTTIME it is. Times that were written with another boot id or another offset are of another clock. The offset
+ * of a time namespace is fixed while a process is in it; the number of a namespace may be used again. */
+struct boot_clock {
+    uint8_t boot_id[16];
+    int64_t offset_ns; /* of this time namespace's CLOCK_BOOTTIME from the host's */
+};
 
 hf_time clock_now(void);
 hf_wall clock_wall(void);

@@ -120,7 +120,7 @@ void check_fleet(struct config *c, const struct host *host, struct node_look *re
     }
     l->file = *c;
     snprintf(dir, sizeof(dir), "%s/%s", c->runtime_dir, c->name);
-    if (fleet_start_find(c, dir, host->boot_id, &l->memory, &l->record))
+    if (fleet_start_find(c, dir, &host->clock, &l->memory, &l->record))
         go_by(l, hf_time_reached(clock_now(), fleet_record_settles(&l->record, l->memory.from)), c);
     for (int round = 0; round < FLEET_ROUNDS; round++) {
         nodes_look(c->nodes, c->node_count, PATIENCE, ret_looks);

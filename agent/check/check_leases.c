@@ -217,7 +217,7 @@ void check_leases(const struct config *c, const struct host *host, struct findin
         /* The configuration's check has judged the name. */
         (void)hf_table_name(c->name, c->system, geteuid(), k.shm_name);
         k.why[0] = '\0';
-        rc = stores_look(c, dir, k.shm_name, host->boot_id, host->timens_inode, &k.view, k.why,
+        rc = stores_look(c, dir, k.shm_name, &host->clock, host->timens_inode, &k.view, k.why,
                          sizeof(k.why));
     } else if (rc == HF_EPERM) {
         find_fault(f, f->report->line[CONFIG_ID_runtime_dir], "%s", k.why);

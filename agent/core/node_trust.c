@@ -93,12 +93,22 @@ static bool is_known_by_then(const struct node_trust *t, hf_time shown, hf_time 
            hf_time_reached(shown, t->first_contact);
 }
 
+/* (!) Times ahead of now are of another clock, and so is all else in the record: a clock interval "as of tomorrow" would
+ * never be corrected. */
+static bool is_of_this_clock(const struct node_trust *t, hf_time now)
+{
+    return hf_time_reached(now, t->sampled) && hf_time_reached(now, t->facts_read) &&
+           hf_time_reached(now, t->sentinel_read) && hf_time_reached(now, t->first_contact);
+}
+
 void trust_restore(struct node_trust *t, const struct node_trust *before, hf_time shown,
                    hf_time now)
 {
     const hf_dur longer = hf_ns(t->quarantine.ns - before->quarantine.ns);
     bool short_lived = longer.ns > 0 && !is_known_by_then(before, shown, now);
 
+    if (!is_of_this_clock(before, now))
+        return;
     if (short_lived || is_of_long_ago(before, t->quarantine, now))
         restore_clock(t, before);
     else

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 
 #include "shm/status.h"
 
+#define OFFSETS_FILE "/proc/self/timens_offsets"
 #define BOOT_ID_FILE "/proc/sys/kernel/random/boot_id"
 
 static int hex_value(char c)
@@ -60,13 +62,55 @@ static uint64_t namespace_inode(const char *path)
     return stat(path, &st) == 0 ? st.st_ino : 0;
 }
 
+/* A process that is to enter a time namespace with its next fork has one for its children already, and the kernel tells the
+ * offsets of that one. */
+static bool is_in_its_time_namespace(void)
+{
+    return namespace_inode("/proc/self/ns/time") ==
+           namespace_inode("/proc/self/ns/time_for_children");
+}
+
+/* 0 where the kernel has no time namespaces. */
+static bool read_offset(int64_t *ret_offset_ns)
+{
+    FILE *file = fopen(OFFSETS_FILE, "re");
+    char line[128];
+    bool found = false;
+
+    *ret_offset_ns = 0;
+    if (!file)
+        return errno == ENOENT;
+    while (!found && fgets(line, sizeof(line), file)) {
+        int64_t seconds, nanoseconds;
+
+        found = sscanf(line, "boottime %" SCNd64 " %" SCNd64, &seconds, &nanoseconds) == 2;
+        if (found)
+            *ret_offset_ns = seconds * HF_NS_PER_SEC + nanoseconds;
+    }
+    (void)fclose(file);
+    return found;
+}
+
 int host_read(struct host *ret_host, char *why, size_t why_size)
 {
     struct host h = {.timens_inode = namespace_inode("/proc/self/ns/time"),
                      .pidns_inode = namespace_inode("/proc/self/ns/pid")};
 
-    if (!read_boot_id(h.boot_id)) {
+    if (!read_boot_id(h.clock.boot_id)) {
         snprintf(why, why_size, "cannot read %s: is /proc mounted?", BOOT_ID_FILE);
+        return HF_ESYS;
+    }
+    if (!is_in_its_time_namespace()) {
+        snprintf(why, why_size,
+                 "this process is in another time namespace than its children; start holdfastd as "
+                 "a child, with unshare --fork");
+        return HF_ESYS;
+    }
+    if (!read_offset(&h.clock.offset_ns)) {
+        snprintf(why, why_size,
+                 "cannot read %s, so the offset of CLOCK_BOOTTIME is not known; "
+                 "mount /proc",
+                 OFFSETS_FILE);
         return HF_ESYS;
     }
     if (h.pidns_inode == 0) {

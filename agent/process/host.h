@@ -5,8 +5,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agent/base/clock.h"
+
 struct host {
-    uint8_t boot_id[16];
+    struct boot_clock clock;
     uint64_t timens_inode, pidns_inode;
     char name[64];
 };

@@ -184,9 +184,11 @@ enum boot_file_worth boot_file_judge(int fd, const struct boot_file_header *want
         h->crc != header_crc(h) || h->size != (uint64_t)st.st_size)
         return BOOT_FILE_DAMAGED;
     /* From another boot: its holders and its clock are gone. */
-    if (memcmp(h->boot_id, want->boot_id, sizeof(h->boot_id)) != 0)
+    if (memcmp(h->clock.boot_id, want->clock.boot_id, sizeof(h->clock.boot_id)) != 0)
         return BOOT_FILE_OF_ANOTHER_BOOT;
     if (h->fingerprint != want->fingerprint)
         return BOOT_FILE_OF_ANOTHER_LAYOUT;
+    if (h->clock.offset_ns != want->clock.offset_ns)
+        return BOOT_FILE_OF_ANOTHER_CLOCK;
     return BOOT_FILE_GOOD;
 }

@@ -1,5 +1,5 @@
-/* A private file in the agent's directory, mapped shared, that outlives the agent and is good for one boot and one
- * list of nodes. Everything is written through the mapping; the kernel keeps it when the agent is killed. A file
+/* A private file in the agent's directory, mapped shared, that outlives the agent and is good for one boot, one time
+ * namespace and one list of nodes. Everything is written through the mapping; the kernel keeps it when the agent is killed. A file
  * is made under another name and renamed, so there is never one without a whole header.
  * The caller holds DIR/lock.
  */
@@ -9,12 +9,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agent/base/clock.h"
+
 #define BOOT_FILE_HEADER 4096
 #define BOOT_FILE_PATH   600
 
 struct boot_file_header {
     uint64_t magic, fingerprint, size; /* fingerprint: of the records' layout */
-    uint8_t boot_id[16];
+    struct boot_clock clock;           /* of all times in it */
     uint32_t capacity, nodes;
     char list_hash[44];
     uint32_t crc; /* of the fields above; boot_file_make() sets it */
@@ -54,6 +56,7 @@ enum boot_file_worth {
     BOOT_FILE_GOOD, /* of this boot and layout; the caller judges list and capacity */
     BOOT_FILE_OF_ANOTHER_BOOT,
     BOOT_FILE_OF_ANOTHER_LAYOUT,
+    BOOT_FILE_OF_ANOTHER_CLOCK, /* of this boot and layout, and of another time namespace */
     BOOT_FILE_DAMAGED,
     BOOT_FILE_FOREIGN, /* not a private file of ours */
 };

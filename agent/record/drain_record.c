@@ -31,25 +31,26 @@ static uint32_t record_crc(const struct record *r)
     return crc32c(0, r, offsetof(struct record, crc));
 }
 
-static struct boot_file_header header_of(const uint8_t boot_id[16])
+static struct boot_file_header header_of(const struct boot_clock *clock)
 {
     struct boot_file_header h = {
         .magic = RECORD_MAGIC, .fingerprint = RECORD_VERSION, .size = FILE_SIZE};
 
-    memcpy(h.boot_id, boot_id, sizeof(h.boot_id));
+    h.clock = *clock;
     return h;
 }
 
 /* Of another boot: it stands for no drain. */
-static bool is_over(int fd, const uint8_t boot_id[16], struct hf_drained *ret_drained)
+static bool is_over(int fd, const struct boot_clock *clock, struct hf_drained *ret_drained)
 {
-    const struct boot_file_header want = header_of(boot_id);
+    const struct boot_file_header want = header_of(clock);
     struct boot_file_header have;
     struct record r;
 
     switch (boot_file_judge(fd, &want, &have)) {
     case BOOT_FILE_OF_ANOTHER_BOOT:
         return true;
+    case BOOT_FILE_OF_ANOTHER_CLOCK: /* it has no BOOTTIME in it */
     case BOOT_FILE_GOOD:
         if (pread(fd, &r, sizeof(r), BOOT_FILE_HEADER) == (ssize_t)sizeof(r) &&
             r.crc == record_crc(&r)) {
@@ -66,7 +67,8 @@ static bool is_over(int fd, const uint8_t boot_id[16], struct hf_drained *ret_dr
     return false;
 }
 
-void drain_record_read(const char *path, const uint8_t boot_id[16], struct hf_drained *ret_drained)
+void drain_record_read(const char *path, const struct boot_clock *clock,
+                       struct hf_drained *ret_drained)
 {
     struct hf_drained found = {.stands = true};
     int fd;
@@ -77,7 +79,7 @@ void drain_record_read(const char *path, const uint8_t boot_id[16], struct hf_dr
     fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT)
         return;
-    if (fd >= 0 && is_over(fd, boot_id, &found)) {
+    if (fd >= 0 && is_over(fd, clock, &found)) {
         close(fd);
         (void)unlink(path);
         return;
@@ -89,10 +91,10 @@ void drain_record_read(const char *path, const uint8_t boot_id[16], struct hf_dr
     *ret_drained = found;
 }
 
-int drain_record_keep(const char *path, const uint8_t boot_id[16], const struct hf_drained *drained,
-                      char *why, size_t why_size)
+int drain_record_keep(const char *path, const struct boot_clock *clock,
+                      const struct hf_drained *drained, char *why, size_t why_size)
 {
-    const struct boot_file_header want = header_of(boot_id);
+    const struct boot_file_header want = header_of(clock);
     struct record r = {
         .since_wall_ms = drained->since_wall_ms, .uid = drained->uid, .pid = drained->pid};
 

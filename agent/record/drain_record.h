@@ -12,13 +12,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agent/base/clock.h"
 #include "shm/drained.h"
 
 /* What an earlier agent left. `path`: of the file, "" where none is kept. */
-void drain_record_read(const char *path, const uint8_t boot_id[16], struct hf_drained *ret_drained);
+void drain_record_read(const char *path, const struct boot_clock *clock,
+                       struct hf_drained *ret_drained);
 /* Makes or removes the file; then the next agent will be as `drained` says. HF_ESYS with `why`: nothing is changed. */
-int drain_record_keep(const char *path, const uint8_t boot_id[16], const struct hf_drained *drained,
-                      char *why, size_t why_size);
+int drain_record_keep(const char *path, const struct boot_clock *clock,
+                      const struct hf_drained *drained, char *why, size_t why_size);
 
 /* The sentence for who is refused, or waits: since when, by whom, and the remedy. `agent`: the agent's name. */
 #define DRAIN_RECORD_TEXT 184

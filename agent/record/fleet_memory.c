@@ -51,12 +51,12 @@ static uint32_t memory_crc(const struct memory *m)
     return crc32c(crc, m->list, sizeof(m->list));
 }
 
-static struct boot_file_header header_of(const uint8_t boot_id[16])
+static struct boot_file_header header_of(const struct boot_clock *clock)
 {
     struct boot_file_header h = {
         .magic = MEMORY_MAGIC, .fingerprint = MEMORY_VERSION, .size = FILE_SIZE};
 
-    memcpy(h.boot_id, boot_id, sizeof(h.boot_id));
+    h.clock = *clock;
     return h;
 }
 
@@ -107,15 +107,20 @@ static void give(const struct memory *m, struct fleet_memory *ret_memory)
 }
 
 /* False: a file of this boot, or of nobody knows when, that cannot be taken up. */
-static bool take_up(int fd, const uint8_t boot_id[16], struct memory *room,
+static bool take_up(const char *path, int fd, const struct boot_clock *clock, struct memory *room,
                     struct fleet_memory *ret_memory)
 {
-    const struct boot_file_header want = header_of(boot_id);
+    const struct boot_file_header want = header_of(clock);
     struct boot_file_header have;
     bool whole = false;
 
     switch (boot_file_judge(fd, &want, &have)) {
     case BOOT_FILE_OF_ANOTHER_BOOT:
+        return true;
+    case BOOT_FILE_OF_ANOTHER_CLOCK:
+        log_warn("%s was written in another time namespace: the fleet's record is taken from its "
+                 "nodes",
+                 path);
         return true;
     case BOOT_FILE_GOOD:
         whole = read_whole(fd, room);
@@ -132,7 +137,8 @@ static bool take_up(int fd, const uint8_t boot_id[16], struct memory *room,
     return whole;
 }
 
-void fleet_memory_read(const char *path, const uint8_t boot_id[16], struct fleet_memory *ret_memory)
+void fleet_memory_read(const char *path, const struct boot_clock *clock,
+                       struct fleet_memory *ret_memory)
 {
     struct memory *room;
     bool good = false;
@@ -147,7 +153,7 @@ void fleet_memory_read(const char *path, const uint8_t boot_id[16], struct fleet
         return;
     room = malloc(sizeof(*room));
     if (fd >= 0) {
-        good = room && take_up(fd, boot_id, room, ret_memory);
+        good = room && take_up(path, fd, clock, room, ret_memory);
         close(fd);
     }
     free(room);
@@ -171,10 +177,10 @@ static void fill(struct memory *m, const struct fleet_memory *memory)
     m->head.crc = memory_crc(m);
 }
 
-int fleet_memory_keep(const char *path, const uint8_t boot_id[16],
+int fleet_memory_keep(const char *path, const struct boot_clock *clock,
                       const struct fleet_memory *memory, char *why, size_t why_size)
 {
-    const struct boot_file_header want = header_of(boot_id);
+    const struct boot_file_header want = header_of(clock);
     struct memory *m;
     int rc;
 

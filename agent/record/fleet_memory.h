@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agent/base/clock.h"
 #include "agent/core/fleet_record.h"
 #include "shm/nstime.h"
 
@@ -29,11 +30,11 @@ struct fleet_memory {
 
 /* What an earlier agent left. It changes nothing. `path`: of the file, "" where none is kept. A file of the first
  * version has the text alone. */
-void fleet_memory_read(const char *path, const uint8_t boot_id[16],
+void fleet_memory_read(const char *path, const struct boot_clock *clock,
                        struct fleet_memory *ret_memory);
 /* Writes or, without `memory`, removes the file; then the next agent will know what this one does. HF_ESYS or HF_ENOMEM
  * with `why`: nothing is changed. */
-int fleet_memory_keep(const char *path, const uint8_t boot_id[16],
+int fleet_memory_keep(const char *path, const struct boot_clock *clock,
                       const struct fleet_memory *memory, char *why, size_t why_size);
 
 #endif

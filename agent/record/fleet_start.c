@@ -9,7 +9,7 @@
 #include "agent/record/fleet_memory.h"
 #include "shm/status.h"
 
-bool fleet_start_find(const struct config *c, const char *dir, const uint8_t boot_id[16],
+bool fleet_start_find(const struct config *c, const char *dir, const struct boot_clock *clock,
                       struct fleet_memory *ret_memory, struct fleet_record *ret_record)
 {
     char path[600];
@@ -18,18 +18,18 @@ bool fleet_start_find(const struct config *c, const char *dir, const uint8_t boo
     if (c->ephemeral || c->new_list)
         return false;
     snprintf(path, sizeof(path), "%.590s/fleet", dir);
-    fleet_memory_read(path, boot_id, ret_memory);
+    fleet_memory_read(path, clock, ret_memory);
     return ret_memory->length &&
            fleet_record_read(ret_memory->text, ret_memory->length, ret_record) == HF_OK &&
            config_is_of(c, ret_record, ret_memory->went_by);
 }
 
-void fleet_start(struct config *c, const char *dir, const uint8_t boot_id[16])
+void fleet_start(struct config *c, const char *dir, const struct boot_clock *clock)
 {
     struct fleet_memory *memory = malloc(sizeof(*memory));
     struct fleet_record *record = malloc(sizeof(*record));
 
-    if (memory && record && fleet_start_find(c, dir, boot_id, memory, record))
+    if (memory && record && fleet_start_find(c, dir, clock, memory, record))
         config_go_by(c, record,
                      hf_time_reached(clock_now(), fleet_record_settles(record, memory->from)),
                      memory->here);

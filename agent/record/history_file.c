@@ -19,7 +19,7 @@
 
 struct history_header {
     uint64_t magic, fingerprint;
-    uint8_t boot_id[16];
+    struct boot_clock clock;
     char list_hash[44];
     uint32_t count[HF_EVENT_RINGS];
     uint32_t crc; /* of all bytes that follow */
@@ -37,7 +37,7 @@ static void fill_header(const struct agent *agent, struct history_header *h)
     memset(h, 0, sizeof(*h));
     h->magic = HISTORY_MAGIC;
     h->fingerprint = hf_layout_fingerprint();
-    memcpy(h->boot_id, agent->boot_id, sizeof(h->boot_id));
+    h->clock = agent->clock;
     snprintf(h->list_hash, sizeof(h->list_hash), "%s", agent->config->list_hash);
 }
 
@@ -120,8 +120,10 @@ static bool is_ours(const struct agent *agent, const struct history_header *h)
     struct history_header wanted;
 
     fill_header(agent, &wanted);
+    if (h->magic == wanted.magic && h->clock.offset_ns != wanted.clock.offset_ns)
+        log_warn("the history of the earlier agent is not loaded: it is of another time namespace");
     return h->magic == wanted.magic && h->fingerprint == wanted.fingerprint &&
-           memcmp(h->boot_id, wanted.boot_id, sizeof(h->boot_id)) == 0 &&
+           memcmp(&h->clock, &wanted.clock, sizeof(h->clock)) == 0 &&
            memcmp(h->list_hash, wanted.list_hash, sizeof(h->list_hash)) == 0;
 }
 

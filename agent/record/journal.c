@@ -82,7 +82,7 @@ void journal_place(struct journal *j, void *map, const struct boot_file_header *
 }
 
 struct boot_file_header journal_header(uint32_t capacity, int nodes, const char *list_hash,
-                                       const uint8_t boot_id[16])
+                                       const struct boot_clock *clock)
 {
     struct boot_file_header want = {.magic = JOURNAL_MAGIC,
                                     .fingerprint = fingerprint(),
@@ -90,7 +90,7 @@ struct boot_file_header journal_header(uint32_t capacity, int nodes, const char 
                                     .capacity = capacity,
                                     .nodes = (uint32_t)nodes};
 
-    memcpy(want.boot_id, boot_id, sizeof(want.boot_id));
+    want.clock = *clock;
     snprintf(want.list_hash, sizeof(want.list_hash), "%s", list_hash);
     return want;
 }
@@ -143,9 +143,9 @@ static int map_file(struct journal *j, int fd, const struct boot_file_header *h,
     return map_with(boot_file_map, j, fd, h, why, why_size);
 }
 
-enum judgement { KEEP, EMPTY, REFUSE };
+enum judgement { KEEP, ELSEWHERE, EMPTY, REFUSE };
 
-/* Judges an existing file before its records are looked at. */
+/* Judges an existing file before its records are looked at. ELSEWHERE: its times are of another time namespace. */
 static enum judgement judge_header(const struct journal *j, int fd,
                                    const struct boot_file_header *want,
                                    struct boot_file_header *ret_header, char *why, size_t why_size)
@@ -156,6 +156,10 @@ static enum judgement judge_header(const struct journal *j, int fd,
     case BOOT_FILE_GOOD:
         if (journal_header_fits(h))
             return KEEP;
+        break;
+    case BOOT_FILE_OF_ANOTHER_CLOCK:
+        if (journal_header_fits(h))
+            return ELSEWHERE;
         break;
     case BOOT_FILE_OF_ANOTHER_BOOT:
         return EMPTY;
@@ -233,6 +237,34 @@ static enum judgement judge_records(const struct journal *j, const struct live *
     return REFUSE;
 }
 
+/* (!) Check words and guardians of its leases go by the BOOTTIME of there: no agent here may readopt or release them.
+ * Both offsets are known, so their end is known, too. */
+static enum judgement judge_elsewhere(const struct journal *j, const struct live *live,
+                                      const struct boot_file_header *have,
+                                      const struct boot_file_header *want, char *why,
+                                      size_t why_size)
+{
+    hf_time now_there =
+        hf_time_add(clock_now(), hf_ns(have->clock.offset_ns - want->clock.offset_ns));
+
+    if (live->count == 0 || hf_time_reached(now_there, live->until))
+        return EMPTY;
+    snprintf(why, why_size,
+             "%s has %" PRIu32
+             " leases of an agent in another time namespace, the last valid for %" PRId64
+             " s more; wait until then, or start this agent in that time namespace",
+             j->path, live->count, hf_time_since(live->until, now_there).ns / HF_NS_PER_SEC + 1);
+    return REFUSE;
+}
+
+static enum judgement judge_live(const struct journal *j, enum judgement header,
+                                 const struct live *live, const struct boot_file_header *have,
+                                 const struct boot_file_header *want, char *why, size_t why_size)
+{
+    return header == ELSEWHERE ? judge_elsewhere(j, live, have, want, why, why_size)
+                               : judge_records(j, live, have, want, why, why_size);
+}
+
 /* --- growing ---------------------------------------------------------------------------------- */
 
 /* Copies the table's id, and halves and records of all slots, generations included, to their places in a larger file. */
@@ -287,18 +319,21 @@ static enum judgement take_existing(struct journal *j, int fd, const struct boot
 {
     struct boot_file_header have;
     enum judgement judgement = judge_header(j, fd, want, &have, why, why_size);
+    bool elsewhere = judgement == ELSEWHERE;
     struct live live;
 
-    if (judgement != KEEP)
+    if (judgement != KEEP && !elsewhere)
         return judgement;
     if (map_file(j, fd, &have, why, why_size) < 0)
         return REFUSE;
     live = count_live(j, &have, want);
-    judgement = judge_records(j, &live, &have, want, why, why_size);
+    judgement = judge_live(j, judgement, &live, &have, want, why, why_size);
     if (judgement == EMPTY && live.count)
-        log_warn("%s has %" PRIu32 " records of an earlier agent with another list of nodes or "
-                 "key_format, none valid: dropped, their keys expire by their TTL",
-                 j->path, live.count);
+        log_warn("%s has %" PRIu32 " records of an earlier agent %s, none valid: dropped, their "
+                 "keys expire by their TTL",
+                 j->path, live.count,
+                 elsewhere ? "in another time namespace"
+                           : "with another list of nodes or key_format");
     if (judgement != KEEP) {
         unmap(j);
         return judgement;
@@ -338,22 +373,22 @@ void journal_shown_in(struct journal *j, uint64_t table_id)
 
 /* A journal as it is wanted, and nothing of a file yet. */
 static struct journal *new_journal(const char *dir, uint32_t capacity, int nodes,
-                                   const char *list_hash, const uint8_t boot_id[16])
+                                   const char *list_hash, const struct boot_clock *clock)
 {
     struct journal *j = calloc(1, sizeof(*j));
 
     if (!j)
         return NULL;
     snprintf(j->path, sizeof(j->path), "%s/journal", dir);
-    j->want = journal_header(capacity, nodes, list_hash, boot_id);
+    j->want = journal_header(capacity, nodes, list_hash, clock);
     return j;
 }
 
 int journal_find(const char *dir, uint32_t capacity, int nodes, const char *list_hash,
-                 const uint8_t boot_id[16], struct journal **ret_journal, uint32_t *ret_found,
+                 const struct boot_clock *clock, struct journal **ret_journal, uint32_t *ret_found,
                  char *why, size_t why_size)
 {
-    struct journal *j = new_journal(dir, capacity, nodes, list_hash, boot_id);
+    struct journal *j = new_journal(dir, capacity, nodes, list_hash, clock);
     enum judgement judgement = EMPTY;
     uint32_t found = 0;
     int fd, rc;
@@ -394,35 +429,36 @@ static int look_at(struct journal *j, int fd, struct journal_view *view, char *w
 {
     struct boot_file_header have;
     enum judgement judgement = judge_header(j, fd, &j->want, &have, why, why_size);
+    bool elsewhere = judgement == ELSEWHERE;
     struct live live;
     int rc;
 
     view->refused = judgement == REFUSE;
-    if (judgement != KEEP)
+    if (judgement != KEEP && !elsewhere)
         return HF_OK;
     rc = map_with(boot_file_view, j, fd, &have, why, why_size);
     if (rc < 0)
         return rc;
     live = count_live(j, &have, &j->want);
-    judgement = judge_records(j, &live, &have, &j->want, why, why_size);
+    judgement = judge_live(j, judgement, &live, &have, &j->want, why, why_size);
     view->refused = judgement == REFUSE;
     view->dropped = judgement == EMPTY && live.count;
-    view->other_list = !live.same_list;
+    view->other_list = !elsewhere && !live.same_list;
     view->live = live.count;
     view->until = live.until;
     view->nodes = (int)have.nodes;
     memcpy(view->list_hash, have.list_hash, sizeof(view->list_hash));
     j->slots_live = live.end;
-    if (judgement == KEEP || !live.same_list)
+    if (judgement == KEEP || view->other_list)
         view->journal = j;
     return HF_OK;
 }
 
 int journal_look(const char *dir, uint32_t capacity, int nodes, const char *list_hash,
-                 const uint8_t boot_id[16], struct journal_view *ret_view, char *why,
+                 const struct boot_clock *clock, struct journal_view *ret_view, char *why,
                  size_t why_size)
 {
-    struct journal *j = new_journal(dir, capacity, nodes, list_hash, boot_id);
+    struct journal *j = new_journal(dir, capacity, nodes, list_hash, clock);
     struct journal_view view = {0};
     int fd, rc = HF_OK;
 

@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agent/base/clock.h"
 #include "agent/record/lease.h"
 #include "shm/layout.h"
 #include "shm/nstime.h"
@@ -72,7 +73,7 @@ struct journal_lease {
  * not in the next list any more, and d is HF_TIME_PAST of those that were not in the list before. A kill at any point
  * leaves the one or the other. Whatever else is there, or nothing, is left to journal_find(), which comes next. HF_ESYS
  * (no room for a copy): nothing is changed. The caller holds DIR/lock. */
-int journal_carry(const char *dir, const uint8_t boot_id[16], const struct list_change *change,
+int journal_carry(const char *dir, const struct boot_clock *clock, const struct list_change *change,
                   char *why, size_t why_size);
 
 /* Finds DIR/journal for that many slots and nodes, or decides to make one. A file of this boot, layout and list is
@@ -83,7 +84,7 @@ int journal_carry(const char *dir, const uint8_t boot_id[16], const struct list_
  * calls journal_make() next. (!) Between the two the agent makes sure that no table is left when this journal is not
  * kept: a new journal's generations begin again, and the agent may be killed right after it is made. */
 int journal_find(const char *dir, uint32_t capacity, int nodes, const char *list_hash,
-                 const uint8_t boot_id[16], struct journal **ret_journal, uint32_t *ret_found,
+                 const struct boot_clock *clock, struct journal **ret_journal, uint32_t *ret_found,
                  char *why, size_t why_size);
 int journal_make(struct journal *journal, char *why, size_t why_size); /* unless a file is kept */
 /* What journal_find() would do with DIR/journal. Nothing is changed, and no lock is needed: the agent that writes it may
@@ -101,7 +102,7 @@ struct journal_view {
 };
 /* HF_OK; with REFUSED a sentence in `why`. HF_ENOMEM, HF_ESYS (errno): it cannot be looked at. */
 int journal_look(const char *dir, uint32_t capacity, int nodes, const char *list_hash,
-                 const uint8_t boot_id[16], struct journal_view *ret_view, char *why,
+                 const struct boot_clock *clock, struct journal_view *ret_view, char *why,
                  size_t why_size);
 /* The slots that it has; and one more than the highest slot with a record when it was found. */
 uint32_t journal_capacity(const struct journal *journal);

@@ -72,10 +72,10 @@ static int replace(const struct journal *from, const struct boot_file_header *wa
     return boot_file_commit(from->path, why, why_size);
 }
 
-static int carry_file(struct journal *from, int fd, const uint8_t boot_id[16],
+static int carry_file(struct journal *from, int fd, const struct boot_clock *clock,
                       const struct list_change *change, char *why, size_t why_size)
 {
-    struct boot_file_header have, want = journal_header(0, change->nodes, change->hash, boot_id);
+    struct boot_file_header have, want = journal_header(0, change->nodes, change->hash, clock);
     void *map;
     int rc;
 
@@ -86,13 +86,13 @@ static int carry_file(struct journal *from, int fd, const uint8_t boot_id[16],
     if (rc < 0)
         return rc;
     journal_place(from, map, &have);
-    want = journal_header(have.capacity, change->nodes, change->hash, boot_id);
+    want = journal_header(have.capacity, change->nodes, change->hash, clock);
     rc = replace(from, &want, change, why, why_size);
     (void)munmap(map, have.size);
     return rc;
 }
 
-int journal_carry(const char *dir, const uint8_t boot_id[16], const struct list_change *change,
+int journal_carry(const char *dir, const struct boot_clock *clock, const struct list_change *change,
                   char *why, size_t why_size)
 {
     struct journal from = {0};
@@ -102,7 +102,7 @@ int journal_carry(const char *dir, const uint8_t boot_id[16], const struct list_
     fd = open(from.path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return errno == ENOENT ? HF_OK : boot_file_say("open", from.path, why, why_size);
-    rc = carry_file(&from, fd, boot_id, change, why, why_size);
+    rc = carry_file(&from, fd, clock, change, why, why_size);
     close(fd);
     return rc;
 }

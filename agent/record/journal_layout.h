@@ -81,7 +81,7 @@ struct journal {
 /* journal.c. The header of a file of that shape; whether a header fits its file; where the parts of a mapped file
  * are. */
 struct boot_file_header journal_header(uint32_t capacity, int nodes, const char *list_hash,
-                                       const uint8_t boot_id[16]);
+                                       const struct boot_clock *clock);
 bool journal_header_fits(const struct boot_file_header *header);
 void journal_place(struct journal *journal, void *map, const struct boot_file_header *header);
 

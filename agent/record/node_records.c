@@ -62,14 +62,14 @@ static uint64_t fingerprint(void)
 }
 
 static struct boot_file_header header_of(int nodes, const char *list_hash,
-                                         const uint8_t boot_id[16])
+                                         const struct boot_clock *clock)
 {
     struct boot_file_header h = {.magic = RECORDS_MAGIC,
                                  .fingerprint = fingerprint(),
                                  .size = FILE_SIZE,
                                  .nodes = (uint32_t)nodes};
 
-    memcpy(h.boot_id, boot_id, sizeof(h.boot_id));
+    h.clock = *clock;
     snprintf(h.list_hash, sizeof(h.list_hash), "%s", list_hash);
     return h;
 }
@@ -108,6 +108,11 @@ static int take_existing(struct node_records *r, int fd, const struct boot_file_
     case BOOT_FILE_DAMAGED:
         log_warn("%s is damaged: the nodes are judged as on first contact", r->path);
         return HF_OK;
+    case BOOT_FILE_OF_ANOTHER_CLOCK:
+        log_warn(
+            "%s was written in another time namespace: the nodes are judged as on first contact",
+            r->path);
+        return HF_OK;
     case BOOT_FILE_OF_ANOTHER_BOOT:
     case BOOT_FILE_OF_ANOTHER_LAYOUT:
         return HF_OK;
@@ -122,10 +127,11 @@ static int take_existing(struct node_records *r, int fd, const struct boot_file_
     return rc;
 }
 
-int node_records_open(const char *dir, int nodes, const char *list_hash, const uint8_t boot_id[16],
-                      struct node_records **ret_records, char *why, size_t why_size)
+int node_records_open(const char *dir, int nodes, const char *list_hash,
+                      const struct boot_clock *clock, struct node_records **ret_records, char *why,
+                      size_t why_size)
 {
-    const struct boot_file_header want = header_of(nodes, list_hash, boot_id);
+    const struct boot_file_header want = header_of(nodes, list_hash, clock);
     struct node_records *r = calloc(1, sizeof(*r));
     int fd, rc = HF_OK;
 
@@ -172,10 +178,10 @@ static int carry_records(const char *path, int fd, const struct boot_file_header
                              why_size);
 }
 
-int node_records_carry(const char *dir, const uint8_t boot_id[16], const struct list_change *change,
-                       char *why, size_t why_size)
+int node_records_carry(const char *dir, const struct boot_clock *clock,
+                       const struct list_change *change, char *why, size_t why_size)
 {
-    const struct boot_file_header want = header_of(change->nodes, change->hash, boot_id);
+    const struct boot_file_header want = header_of(change->nodes, change->hash, clock);
     struct boot_file_header have;
     char path[BOOT_FILE_PATH];
     int fd, rc = HF_OK;

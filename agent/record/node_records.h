@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agent/base/clock.h"
 #include "agent/core/node_trust.h"
 
 struct node_records;
@@ -19,13 +20,14 @@ struct list_change;
 /* Makes DIR/nodes, if it is of the list before, one of the next list: what is known of a server stays with it, and
  * nothing is known of the others. Whatever else is there, or nothing, is left to node_records_open(). HF_ESYS: nothing
  * is changed. */
-int node_records_carry(const char *dir, const uint8_t boot_id[16], const struct list_change *change,
-                       char *why, size_t why_size);
+int node_records_carry(const char *dir, const struct boot_clock *clock,
+                       const struct list_change *change, char *why, size_t why_size);
 /* Opens or makes DIR/nodes. A file of another boot, list or layout, or a damaged one, begins anew (every node is
  * judged as on first contact); a file that is not ours is refused in words. HF_OK, HF_ENOMEM,
  * HF_ESYS, HF_ETABLE. */
-int node_records_open(const char *dir, int nodes, const char *list_hash, const uint8_t boot_id[16],
-                      struct node_records **ret_records, char *why, size_t why_size);
+int node_records_open(const char *dir, int nodes, const char *list_hash,
+                      const struct boot_clock *clock, struct node_records **ret_records, char *why,
+                      size_t why_size);
 /* Whether node_records_open() would refuse what is there; nothing is changed. HF_OK, or HF_ETABLE or HF_ESYS with a
  * sentence in `why`. */
 int node_records_look(const char *dir, char *why, size_t why_size);

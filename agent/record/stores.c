@@ -39,7 +39,7 @@ static void take_up_drain(struct agent *agent, const char *dir)
     agent->drain_path[0] = '\0';
     if (!agent->config->ephemeral)
         snprintf(agent->drain_path, sizeof(agent->drain_path), "%.590s/drain", dir);
-    drain_record_read(agent->drain_path, agent->boot_id, &agent->drained);
+    drain_record_read(agent->drain_path, &agent->clock, &agent->drained);
     hf_drained_publish(&agent->table, &agent->drained);
     if (!agent->drained.stands)
         return;
@@ -68,12 +68,12 @@ static bool has_our_ids(const struct config *c, const struct fleet_record *recor
     return true;
 }
 
-static void read_last(const struct config *c, const char *path, const uint8_t boot_id[16],
+static void read_last(const struct config *c, const char *path, const struct boot_clock *clock,
                       struct last *ret_last)
 {
     struct fleet_memory *m = &ret_last->memory;
 
-    fleet_memory_read(path, boot_id, m);
+    fleet_memory_read(path, clock, m);
     ret_last->fits =
         m->length && fleet_record_read(m->text, m->length, &ret_last->record) == HF_OK &&
         fleet_may_go_by(&ret_last->record) && (ret_last->record.version == 1 || c->by_record) &&
@@ -97,11 +97,11 @@ static void take_up_fleet(struct agent *agent, const char *dir, struct last *ret
     fleet_path_in(c, dir, agent->fleet_path, sizeof(agent->fleet_path));
     if (c->new_list) {
         /* By the operator's word nobody goes by what was before, whether or not it can be removed. */
-        if (fleet_memory_keep(agent->fleet_path, agent->boot_id, NULL, why, sizeof(why)) < 0)
+        if (fleet_memory_keep(agent->fleet_path, &agent->clock, NULL, why, sizeof(why)) < 0)
             log_warn("%s", why);
         return;
     }
-    read_last(c, agent->fleet_path, agent->boot_id, ret_last);
+    read_last(c, agent->fleet_path, &agent->clock, ret_last);
     if (ret_last->memory.length && !ret_last->fits)
         log_warn("%s is of another list of nodes, or of another version: the nodes tell which "
                  "fleet this is",
@@ -155,7 +155,7 @@ static int keep_list(const struct agent *agent, struct last *last, char *why, si
 
     last->memory.list_count = fleet_record_list(&last->record, &seats);
     memcpy(last->memory.list, seats, sizeof(last->memory.list));
-    return fleet_memory_keep(agent->fleet_path, agent->boot_id, &last->memory, why, why_size);
+    return fleet_memory_keep(agent->fleet_path, &agent->clock, &last->memory, why, why_size);
 }
 
 /* (!) The list is kept last: until then the next start carries over again what was not, and only that. */
@@ -170,9 +170,9 @@ static int carry_over(const struct agent *agent, const char *dir, struct last *l
     last->before_count = last->memory.list_count ? last->memory.list_count : last->record.count;
     memcpy(last->before, last->memory.list_count ? last->memory.list : last->record.seat,
            sizeof(last->before));
-    rc = journal_carry(dir, agent->boot_id, &change, why, why_size);
+    rc = journal_carry(dir, &agent->clock, &change, why, why_size);
     if (rc == HF_OK)
-        rc = node_records_carry(dir, agent->boot_id, &change, why, why_size);
+        rc = node_records_carry(dir, &agent->clock, &change, why, why_size);
     if (rc == HF_OK)
         rc = keep_list(agent, last, why, why_size);
     if (rc == HF_OK)
@@ -193,7 +193,7 @@ static void tell_places(struct agent *agent, const struct last *last)
 
 /* --- opening ----------------------------------------------------------------------------------- */
 
-static struct hf_table_spec table_spec(const struct config *c, const uint8_t boot_id[16],
+static struct hf_table_spec table_spec(const struct config *c, const struct boot_clock *clock,
                                        uint64_t timens_inode)
 {
     struct hf_table_spec spec = {
@@ -207,9 +207,10 @@ static struct hf_table_spec table_spec(const struct config *c, const uint8_t boo
         .group = c->group,
         .version = HOLDFAST_VERSION,
         .timens_inode = timens_inode,
+        .timens_offset_ns = clock->offset_ns,
     };
 
-    memcpy(spec.boot_id, boot_id, sizeof(spec.boot_id));
+    memcpy(spec.boot_id, clock->boot_id, sizeof(spec.boot_id));
     return spec;
 }
 
@@ -232,7 +233,7 @@ static void fit_to_journal(struct hf_table_spec *spec, const struct config *c,
 static int open_files(struct agent *agent, const char *dir, char *why, size_t why_size)
 {
     const struct config *c = agent->config;
-    struct hf_table_spec spec = table_spec(c, agent->boot_id, agent->timens_inode);
+    struct hf_table_spec spec = table_spec(c, &agent->clock, agent->timens_inode);
     char path[sizeof(agent->socket_path)];
     bool found_journal;
     uint32_t found, capacity;
@@ -241,8 +242,8 @@ static int open_files(struct agent *agent, const char *dir, char *why, size_t wh
     snprintf(path, sizeof(path), "%.590s/journal", dir);
     found_journal = access(path, F_OK) == 0;
     /* With other keys an agent would neither renew nor release the earlier agent's keys. */
-    rc = journal_find(dir, c->capacity, c->node_count, c->list_hash, agent->boot_id,
-                      &agent->journal, &found, why, why_size);
+    rc = journal_find(dir, c->capacity, c->node_count, c->list_hash, &agent->clock, &agent->journal,
+                      &found, why, why_size);
     if (rc < 0)
         return rc; /* the node records stay for an agent that is not refused */
     fit_to_journal(&spec, c, agent->journal);
@@ -257,7 +258,7 @@ static int open_files(struct agent *agent, const char *dir, char *why, size_t wh
     if (rc == HF_OK)
         rc = journal_make(agent->journal, why, why_size);
     if (rc == HF_OK)
-        rc = node_records_open(dir, c->node_count, c->list_hash, agent->boot_id,
+        rc = node_records_open(dir, c->node_count, c->list_hash, &agent->clock,
                                &agent->node_records, why, why_size);
     if (rc == HF_OK)
         rc = hf_table_create(agent->shm_name, &spec, &agent->table, &agent->warm, why, why_size);
@@ -337,11 +338,11 @@ static int look_at_table(const struct config *c, const char *shm_name, struct hf
 }
 
 /* As after carry_over(): a journal of the list before is one of this list then. */
-static int look_at_journal(const struct config *c, const char *dir, const uint8_t boot_id[16],
+static int look_at_journal(const struct config *c, const char *dir, const struct boot_clock *clock,
                            struct journal_view *ret_view, char *why, size_t why_size)
 {
-    int rc = journal_look(dir, c->capacity, c->node_count, c->list_hash, boot_id, ret_view, why,
-                          why_size);
+    int rc =
+        journal_look(dir, c->capacity, c->node_count, c->list_hash, clock, ret_view, why, why_size);
     struct list_change change;
     struct last *last;
     char path[600];
@@ -349,12 +350,12 @@ static int look_at_journal(const struct config *c, const char *dir, const uint8_
     if (rc < 0 || !ret_view->other_list || c->new_list || !(last = calloc(1, sizeof(*last))))
         return rc;
     fleet_path_in(c, dir, path, sizeof(path));
-    read_last(c, path, boot_id, last);
+    read_last(c, path, clock, last);
     if (find_change(c, last, &change) && ret_view->nodes == change.nodes_before &&
         strcmp(ret_view->list_hash, change.hash_before) == 0) {
         journal_close(ret_view->journal);
         why[0] = '\0';
-        rc = journal_look(dir, c->capacity, change.nodes_before, change.hash_before, boot_id,
+        rc = journal_look(dir, c->capacity, change.nodes_before, change.hash_before, clock,
                           ret_view, why, why_size);
     }
     free(last);
@@ -362,12 +363,12 @@ static int look_at_journal(const struct config *c, const char *dir, const uint8_
 }
 
 int stores_look(const struct config *c, const char *dir, const char *shm_name,
-                const uint8_t boot_id[16], uint64_t timens_inode, struct stores_view *ret_view,
+                const struct boot_clock *clock, uint64_t timens_inode, struct stores_view *ret_view,
                 char *why, size_t why_size)
 {
-    struct hf_table_spec spec = table_spec(c, boot_id, timens_inode);
+    struct hf_table_spec spec = table_spec(c, clock, timens_inode);
     struct stores_view view = {.capacity = c->capacity};
-    int rc = look_at_journal(c, dir, boot_id, &view.journal, why, why_size);
+    int rc = look_at_journal(c, dir, clock, &view.journal, why, why_size);
 
     if (rc < 0)
         return rc;

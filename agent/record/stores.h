@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agent/base/clock.h"
 #include "agent/record/journal.h"
 
 struct agent;
@@ -30,7 +31,7 @@ struct config;
  * would refuse to, by the sentence in `why`. HF_ENOMEM, HF_ESYS: they cannot be looked at. Close
  * ret_view->journal.journal after HF_OK and HF_ETABLE. */
 int stores_look(const struct config *config, const char *dir, const char *shm_name,
-                const uint8_t boot_id[16], uint64_t timens_inode, struct stores_view *ret_view,
+                const struct boot_clock *clock, uint64_t timens_inode, struct stores_view *ret_view,
                 char *why, size_t why_size);
 
 /* When no thread uses them any more. With leases of living holders, table and journal stay for the next

@@ -109,9 +109,9 @@ static void make_stores(void)
     FUZZ_CHECK(hf_table_name(name, false, geteuid(), agent.shm_name) == 0);
     FUZZ_CHECK(hf_table_create(agent.shm_name, &spec, &agent.table, &warm, why, sizeof(why)) == 0);
     shm_unlink(agent.shm_name);
-    FUZZ_CHECK(journal_open(dir, CAPACITY, 3, config.list_hash, agent.boot_id, &agent.journal,
+    FUZZ_CHECK(journal_open(dir, CAPACITY, 3, config.list_hash, &agent.clock, &agent.journal,
                             &found, why, sizeof(why)) == HF_OK);
-    FUZZ_CHECK(node_records_open(dir, 3, config.list_hash, agent.boot_id, &agent.node_records, why,
+    FUZZ_CHECK(node_records_open(dir, 3, config.list_hash, &agent.clock, &agent.node_records, why,
                                  sizeof(why)) == HF_OK);
     FUZZ_CHECK(lease_table_create(CAPACITY, &agent.leases) == HF_OK);
 }

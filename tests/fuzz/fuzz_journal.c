@@ -4,6 +4,7 @@
  * The input patches a good journal. One patch of at most four bytes is damage that a CRC tells for
  * certain, so nothing but the writer's own words may come out. With more of them, or with the
  * header's CRC made right again, a fuzzer finds CRCs that fit: that must still do no harm. */
+#include "agent/base/clock.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <fcntl.h>
@@ -20,7 +21,7 @@
 #define LIST     "0123456789abcdef0123456789abcdef01234567"
 #define HEADER   4096
 
-static const uint8_t boot[16] = {1, 2, 3};
+static const struct boot_clock boot[1] = {{{1, 2, 3}, 0}};
 static char dir[32], path[48];
 static uint8_t *good, *image;
 static size_t good_size;

@@ -142,7 +142,7 @@ void changes_configure(struct sim_host *host)
         ttl_max_ms = (uint32_t)r->ttl_max_ms;
     if (ttl_max_ms)
         host->config.ttl_max_ms = host->config.ttl_longest_ms = ttl_max_ms;
-    fleet_start(&host->config, host->dir, host->boot_id);
+    fleet_start(&host->config, host->dir, &host->clock);
 }
 
 /* Once a change is complete. */

@@ -56,7 +56,7 @@ static void start(void *arg)
     agent->config = &host->config;
     agent->timens_inode = 1;
     agent->pidns_inode = 2;
-    memcpy(agent->boot_id, host->boot_id, sizeof(agent->boot_id));
+    agent->clock = host->clock;
     snprintf(agent->host, sizeof(agent->host), "h%d", host->number);
     snprintf(agent->socket_path, sizeof(agent->socket_path), "%s/sock", host->dir);
     snprintf(agent->shm_name, sizeof(agent->shm_name), "%s.shm", host->dir);
@@ -159,7 +159,7 @@ void host_reboot(struct sim_host *host)
     os_remove_all(host->dir);
     steps_forgotten(host);
     host->boots++;
-    memcpy(host->boot_id, &host->boots, sizeof(host->boots));
+    memcpy(host->clock.boot_id, &host->boots, sizeof(host->boots));
     host->boot.base_ns = SIM_SEC - (clock_at(&host->boot, sim.now) - host->boot.base_ns);
     host->wall_ms = wall - host_now(host).ns / SIM_MS;
 }
@@ -394,7 +394,7 @@ void hosts_begin(void)
             INT64_C(1700000000000) - host->boot.base_ns / SIM_MS + rng_between(&sim.rng, -300, 300);
         host->start.fn = on_start;
         host->step.fn = on_step;
-        memset(host->boot_id, 'b', sizeof(host->boot_id));
+        memset(host->clock.boot_id, 'b', sizeof(host->clock.boot_id));
         snprintf(host->dir, sizeof(host->dir), "/sim/h%d", i);
         configure(host);
         sim.host[i] = host;

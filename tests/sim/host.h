@@ -2,6 +2,7 @@
 #ifndef HOLDFAST_TESTS_SIM_HOST_H
 #define HOLDFAST_TESTS_SIM_HOST_H
 
+#include "agent/base/clock.h"
 #include "agent/agent.h"
 #include "agent/config/config.h"
 #include "agent/base/loop.h"
@@ -31,7 +32,7 @@ struct sim_host {
     struct broker *broker; /* once it listens */
     sim_ns listening_since;
     struct sim_event start, step;
-    uint8_t boot_id[16];
+    struct boot_clock clock;
     char dir[24];
 };
 

@@ -5,13 +5,12 @@
 #include "agent/record/journal.h"
 
 static inline int journal_open(const char *dir, uint32_t capacity, int nodes, const char *list_hash,
-                               const uint8_t boot_id[16], struct journal **ret_journal,
+                               const struct boot_clock *clock, struct journal **ret_journal,
                                uint32_t *ret_found, char *why, size_t why_size)
 {
     struct journal *journal;
     uint32_t found;
-    int rc =
-        journal_find(dir, capacity, nodes, list_hash, boot_id, &journal, &found, why, why_size);
+    int rc = journal_find(dir, capacity, nodes, list_hash, clock, &journal, &found, why, why_size);
 
     if (rc < 0)
         return rc;

@@ -88,7 +88,7 @@ static struct journal *records_of(const struct judge *j, const char *dir)
     uint32_t found;
     char why[400];
 
-    if (journal_open(dir, j->config.capacity, j->n, j->config.list_hash, j->host.boot_id, &journal,
+    if (journal_open(dir, j->config.capacity, j->n, j->config.list_hash, &j->host.clock, &journal,
                      &found, why, sizeof(why)) != HF_OK) {
         fprintf(stderr, "%s\n", why);
         exit(2);

@@ -66,7 +66,7 @@ void recover(struct judge *j)
     agent = (struct agent){.config = &j->config,
                            .timens_inode = j->host.timens_inode,
                            .pidns_inode = j->host.pidns_inode};
-    memcpy(agent.boot_id, j->host.boot_id, sizeof(agent.boot_id));
+    agent.clock = j->host.clock;
     memcpy(agent.shm_name, j->copy_shm, sizeof(agent.shm_name));
     must(stores_open(&agent, j->copy_dir, why, sizeof(why)), "stores_open", why);
     must(lease_table_create(j->config.capacity, &agent.leases), "lease_table_create", "");

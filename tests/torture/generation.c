@@ -27,7 +27,7 @@ int main(int argc, char **argv)
     if (argc < 5 || strcmp(argv[4], "--") != 0 ||
         config_load(argc - 4, argv + 4, &config, &code, why, sizeof(why)) < 0 ||
         host_read(&host, why, sizeof(why)) < 0 ||
-        journal_open(argv[1], config.capacity, config.node_count, config.list_hash, host.boot_id,
+        journal_open(argv[1], config.capacity, config.node_count, config.list_hash, &host.clock,
                      &journal, &found, why, sizeof(why)) != HF_OK) {
         fprintf(stderr, "torture_generation: %s\n", why);
         return 2;

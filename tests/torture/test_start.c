@@ -32,7 +32,7 @@
 static struct config config;
 static struct agent agent;
 static char dir[64];
-static uint8_t boot_id[16] = {1, 2, 3};
+static struct boot_clock this_boot[1] = {{{1, 2, 3}, 0}};
 
 static int open_stores(void)
 {
@@ -43,7 +43,7 @@ static int open_stores(void)
     memcpy(shm_name, agent.shm_name, sizeof(shm_name));
     agent = (struct agent){.config = &config, .timens_inode = 1};
     memcpy(agent.shm_name, shm_name, sizeof(shm_name));
-    memcpy(agent.boot_id, boot_id, sizeof(boot_id));
+    agent.clock = *this_boot;
     rc = stores_open(&agent, dir, why, sizeof(why));
     if (rc != HF_OK)
         fprintf(stderr, "stores_open: %s\n", why);
@@ -436,7 +436,7 @@ static void keep_memory(void)
     char path[96], why[256];
 
     snprintf(path, sizeof(path), "%s/fleet", dir);
-    assert_int_equal(fleet_memory_keep(path, boot_id, &memory, why, sizeof(why)), HF_OK);
+    assert_int_equal(fleet_memory_keep(path, this_boot, &memory, why, sizeof(why)), HF_OK);
 }
 
 /* A d of its own for each node. */
@@ -491,7 +491,7 @@ static void assert_kept(const char *list)
 
     memset(seats, 0, sizeof(seats));
     snprintf(path, sizeof(path), "%s/fleet", dir);
-    fleet_memory_read(path, boot_id, &kept);
+    fleet_memory_read(path, this_boot, &kept);
     assert_string_equal(kept.text, memory.text);
     assert_int_equal(kept.from.ns, 5);
     assert_int_equal(kept.list_count, seats_of(list, seats));
@@ -528,7 +528,8 @@ static void change_list(const char *before, const char *after, const char *place
         assert_true(hf_check_holds(atomic_load(&holder.slots[SLOT].check), 7, clock_now()));
         why[0] = '\0';
         assert_int_equal(
-            stores_look(&config, dir, agent.shm_name, boot_id, 1, &view, why, sizeof(why)), HF_OK);
+            stores_look(&config, dir, agent.shm_name, this_boot, 1, &view, why, sizeof(why)),
+            HF_OK);
         assert_true(view.warm);
         journal_close(view.journal.journal);
         for (int times = 0; times < 2; times++) {

@@ -31,7 +31,7 @@
 #define NODES      3
 #define LIST       "0123456789abcdef0123456789abcdef01234567"
 
-static const uint8_t this_boot[16] = {1, 2, 3}, other_boot[16] = {1, 2, 4};
+static const struct boot_clock this_boot[1] = {{{1, 2, 3}, 0}}, other_boot[1] = {{{1, 2, 4}, 0}};
 
 static char dir[64], path[80];
 static struct journal *journal;
@@ -62,7 +62,7 @@ static inline uint8_t *read_image(size_t *ret_size)
 
 /* What journal_look() says must be what journal_open() does, and the file stays as it was. */
 static inline struct journal_view look_as(uint32_t capacity, int nodes, const char *list,
-                                          const uint8_t boot[16], char ret_why[400])
+                                          const struct boot_clock *boot, char ret_why[400])
 {
     struct journal_view view = {0};
     size_t size = 0, size_after = 0;
@@ -83,7 +83,8 @@ static inline struct journal_view look_as(uint32_t capacity, int nodes, const ch
     return view;
 }
 
-static inline int open_as(uint32_t capacity, int nodes, const char *list, const uint8_t boot[16])
+static inline int open_as(uint32_t capacity, int nodes, const char *list,
+                          const struct boot_clock *boot)
 {
     char looked[400];
     struct journal_view view = look_as(capacity, nodes, list, boot, looked);

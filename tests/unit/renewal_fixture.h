@@ -86,11 +86,11 @@ static HF_UNUSED void make_agent(void)
     mailbox_init(&agent.to_broker, loop);
     scratch_path(dir, sizeof(dir));
     assert_non_null(mkdtemp(dir));
-    if (journal_open(dir, CAPACITY, NODES, "cafe", agent.boot_id, &agent.journal, &found, why,
+    if (journal_open(dir, CAPACITY, NODES, "cafe", &agent.clock, &agent.journal, &found, why,
                      sizeof(why)) != HF_OK)
         fail_msg("%s", why);
     assert_int_equal(
-        node_records_open(dir, NODES, "cafe", agent.boot_id, &agent.node_records, why, sizeof(why)),
+        node_records_open(dir, NODES, "cafe", &agent.clock, &agent.node_records, why, sizeof(why)),
         HF_OK);
     assert_int_equal(renewal_create(&agent, &agent.renewal), HF_OK);
 }
@@ -291,8 +291,8 @@ static HF_UNUSED struct journal_lease journal_of(uint32_t slot)
     char why[WHY_SIZE];
     uint32_t found;
 
-    assert_int_equal(journal_open(dir, CAPACITY, NODES, "cafe", agent.boot_id, &journal, &found,
-                                  why, sizeof(why)),
+    assert_int_equal(journal_open(dir, CAPACITY, NODES, "cafe", &agent.clock, &journal, &found, why,
+                                  sizeof(why)),
                      HF_OK);
     assert_int_equal(journal_get(journal, slot, &identity, &record), HF_OK);
     journal_close(journal);

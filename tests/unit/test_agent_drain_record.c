@@ -20,7 +20,7 @@
 
 #define TEST(name) static void name(void **state HF_UNUSED)
 
-static const uint8_t this_boot[16] = {1, 2, 3}, other_boot[16] = {1, 2, 4};
+static const struct boot_clock this_boot[1] = {{{1, 2, 3}, 0}}, other_boot[1] = {{{1, 2, 4}, 0}};
 static const struct hf_drained order = {
     .stands = true, .since_wall_ms = 1772366400000, .uid = 1000, .pid = 4121};
 static const struct hf_drained none = {.stands = false};
@@ -44,7 +44,7 @@ static int tear_down(void **state HF_UNUSED)
     return rmdir(dir);     /* fails when anything else was left */
 }
 
-static struct hf_drained found(const uint8_t boot[16])
+static struct hf_drained found(const struct boot_clock *boot)
 {
     struct hf_drained drained;
 
@@ -97,6 +97,15 @@ TEST(its_end_does_too)
     keep(&none);
 }
 
+TEST(it_stands_in_every_time_namespace)
+{
+    const struct boot_clock elsewhere = {{1, 2, 3}, HF_NS_PER_SEC};
+
+    keep(&order);
+    assert_true(found(&elsewhere).stands);
+    assert_true(found(&elsewhere).since_wall_ms == order.since_wall_ms);
+}
+
 TEST(it_ends_with_the_boot)
 {
     keep(&order);
@@ -128,8 +137,10 @@ TEST(what_cannot_be_read_is_a_drain)
 
 TEST(a_later_version_is_a_drain)
 {
-    const struct boot_file_header later = {
-        .magic = UINT64_C(0x314e4941524446), .fingerprint = 2, .size = 8192, .boot_id = {1, 2, 3}};
+    const struct boot_file_header later = {.magic = UINT64_C(0x314e4941524446),
+                                           .fingerprint = 2,
+                                           .size = 8192,
+                                           .clock.boot_id = {1, 2, 3}};
     int fd;
 
     assert_int_equal(boot_file_make(path, "it", &later, &fd, why, sizeof(why)), HF_OK);
@@ -189,6 +200,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_drain_comes_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(its_end_does_too, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(it_stands_in_every_time_namespace, set_up, tear_down),
         cmocka_unit_test_setup_teardown(it_ends_with_the_boot, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_cannot_be_read_is_a_drain, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_later_version_is_a_drain, set_up, tear_down),

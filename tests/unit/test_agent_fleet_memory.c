@@ -27,7 +27,7 @@
 #define TEXT_AT    (BOOT_FILE_HEADER + 24 + sizeof(((struct fleet_memory *)NULL)->by) + 48)
 #define FIRST_TEXT (BOOT_FILE_HEADER + 8) /* of the first version */
 
-static const uint8_t this_boot[16] = {1, 2, 3}, other_boot[16] = {1, 2, 4};
+static const struct boot_clock this_boot[1] = {{{1, 2, 3}, 0}}, other_boot[1] = {{{1, 2, 4}, 0}};
 static const char record[] = "holdfast-fleet 1\nseat a 10.0.0.1:6379\n";
 
 static char dir[64], path[80], why[400];
@@ -52,7 +52,7 @@ static int tear_down(void **state HF_UNUSED)
 }
 
 /* Into `memory`; the text's length. */
-static size_t found(const uint8_t boot[16])
+static size_t found(const struct boot_clock *boot)
 {
     memset(&memory, 'x', sizeof(memory));
     fleet_memory_read(path, boot, &memory);
@@ -157,10 +157,13 @@ TEST(its_end_does_too)
 }
 
 /* (!) */
-TEST(it_ends_with_the_boot)
+TEST(it_is_of_one_boot_and_one_time_namespace)
 {
+    const struct boot_clock elsewhere = {{1, 2, 3}, 1};
+
     keep_it();
     assert_int_equal(found(other_boot), 0);
+    assert_int_equal(found(&elsewhere), 0);
     assert_int_equal(found(this_boot), strlen(record)); /* who looks changes nothing */
 }
 
@@ -207,7 +210,7 @@ TEST(a_file_of_zeros_is_none)
     const struct boot_file_header want = {.magic = MAGIC,
                                           .fingerprint = 1,
                                           .size = FIRST_TEXT + FLEET_TEXT_SIZE,
-                                          .boot_id = {1, 2, 3}};
+                                          .clock.boot_id = {1, 2, 3}};
     struct boot_file_header second = want;
     int fd;
 
@@ -227,7 +230,7 @@ static void keep_first(const char *what)
     const struct boot_file_header first = {.magic = MAGIC,
                                            .fingerprint = 1,
                                            .size = FIRST_TEXT + FLEET_TEXT_SIZE,
-                                           .boot_id = {1, 2, 3}};
+                                           .clock.boot_id = {1, 2, 3}};
     struct {
         uint32_t length, crc;
         char text[FLEET_TEXT_SIZE];
@@ -261,7 +264,7 @@ TEST(the_first_version_is_a_text)
 TEST(a_later_version_is_none)
 {
     const struct boot_file_header later = {
-        .magic = MAGIC, .fingerprint = 3, .size = 8192, .boot_id = {1, 2, 3}};
+        .magic = MAGIC, .fingerprint = 3, .size = 8192, .clock.boot_id = {1, 2, 3}};
     int fd;
 
     assert_int_equal(boot_file_make(path, "it", &later, &fd, why, sizeof(why)), HF_OK);
@@ -327,7 +330,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_record_comes_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_last_one_counts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(its_end_does_too, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(it_ends_with_the_boot, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(it_is_of_one_boot_and_one_time_namespace, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(what_is_damaged_is_none, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_file_of_zeros_is_none, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_first_version_is_a_text, set_up, tear_down),

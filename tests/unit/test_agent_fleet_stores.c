@@ -29,7 +29,7 @@
 #define NODES      3
 #define BY         "host-b 0 1700000000000"
 
-static const uint8_t this_boot[16] = {1, 2, 3}, other_boot[16] = {1, 2, 4};
+static const struct boot_clock this_boot[1] = {{{1, 2, 3}, 0}}, other_boot[1] = {{{1, 2, 4}, 0}};
 
 static struct config config, now; /* as configured; with what the memory lays over it */
 static struct agent agent;
@@ -83,7 +83,7 @@ static int set_up(HF_UNUSED void **state)
     configure();
     agent = (struct agent){.config = &now, .timens_inode = 1};
     fixture_name(agent.shm_name);
-    memcpy(agent.boot_id, this_boot, sizeof(this_boot));
+    agent.clock = *this_boot;
     return 0;
 }
 
@@ -124,7 +124,7 @@ static struct fleet_record record_of(uint64_t version, enum fleet_state state)
     return record;
 }
 
-static void keep_of(const struct fleet_record *record, const uint8_t boot[16])
+static void keep_of(const struct fleet_record *record, const struct boot_clock *boot)
 {
     static struct fleet_memory memory;
     static struct fleet_record again;
@@ -158,7 +158,7 @@ static void start(void)
     char why[WHY_SIZE] = "";
 
     now = config;
-    fleet_start(&now, dir, agent.boot_id);
+    fleet_start(&now, dir, &agent.clock);
     if (stores_open(&agent, dir, why, sizeof(why)) != HF_OK)
         fail_msg("%s", why);
     opened = true;

@@ -32,7 +32,7 @@
 #define LIST       "2fd4e1c67a2d28fced849ee1bb76e7391b93eb12"
 #define HEADER     4096
 
-static const uint8_t this_boot[16] = {1, 2, 3}, other_boot[16] = {3, 2, 1};
+static const struct boot_clock this_boot[1] = {{{1, 2, 3}, 0}}, other_boot[1] = {{{3, 2, 1}, 0}};
 static char dir[64];
 static char why[512];
 
@@ -51,7 +51,7 @@ static int remove_dir(HF_UNUSED void **state)
     return rmdir(dir);
 }
 
-static int try_open(uint32_t capacity, const char *list, const uint8_t *boot,
+static int try_open(uint32_t capacity, const char *list, const struct boot_clock *boot,
                     struct journal **ret_journal, uint32_t *ret_found)
 {
     why[0] = '\0';

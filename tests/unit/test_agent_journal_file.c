@@ -227,6 +227,29 @@ TEST(without_room_it_stays_as_it_is)
     assert_int_equal(status, 0);
 }
 
+/* (!) No time in it means anything to a clock with another offset, but the ends of its leases are known. */
+TEST(one_of_another_time_namespace_is_refused_while_leases_are_valid_there)
+{
+    const struct boot_clock ahead = {{1, 2, 3}, 1000 * HF_NS_PER_SEC},
+                            behind = {{1, 2, 3}, -1000 * HF_NS_PER_SEC};
+
+    hold_and_close();
+    assert_int_equal(open_as(CAPACITY, NODES, LIST, &ahead), HF_ETABLE);
+    assert_non_null(strstr(why, "leases of an agent in another time namespace"));
+    assert_int_equal(open_as(CAPACITY, NODES, "another", &behind), HF_ETABLE);
+    assert_non_null(strstr(why, "in another time namespace"));
+    assert_still_held();
+}
+
+TEST(one_of_another_time_namespace_is_made_anew_when_its_leases_are_over_there)
+{
+    const struct boot_clock before = {{1, 2, 3}, -INT64_MAX / 3};
+
+    hold_and_close();
+    assert_int_equal(open_as(CAPACITY, NODES, LIST, &before), HF_OK);
+    assert_made_anew(CAPACITY);
+}
+
 TEST(another_list_is_refused_while_leases_are_held)
 {
     hold_and_close();
@@ -478,6 +501,8 @@ int main(void)
         ROW(a_larger_capacity_takes_everything_along),
         ROW(a_growth_that_was_not_finished_is_forgotten),
         ROW(without_room_it_stays_as_it_is),
+        ROW(one_of_another_time_namespace_is_refused_while_leases_are_valid_there),
+        ROW(one_of_another_time_namespace_is_made_anew_when_its_leases_are_over_there),
         ROW(another_list_is_refused_while_leases_are_held),
         ROW(another_capacity_is_made_anew_when_nothing_is_held),
         ROW(another_list_is_made_anew_when_nothing_is_held),

@@ -257,7 +257,7 @@ TEST(what_cannot_be_believed_stays_so)
     assert_int_equal(journal_generation(journal, 1), 6);
 }
 
-static void assert_untouched(const struct list_change *change, const uint8_t boot[16])
+static void assert_untouched(const struct list_change *change, const struct boot_clock *boot)
 {
     size_t size, size_after;
     uint8_t *before = read_image(&size), *after;

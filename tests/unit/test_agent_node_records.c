@@ -28,12 +28,12 @@
 #define LIST       "0123456789abcdef0123456789abcdef01234567"
 #define KILLS      200
 
-static const uint8_t this_boot[16] = {1, 2, 3}, other_boot[16] = {1, 2, 4};
+static const struct boot_clock this_boot[1] = {{{1, 2, 3}, 0}}, other_boot[1] = {{{1, 2, 4}, 0}};
 
 static char dir[64], path[80], why[400];
 static struct node_records *records;
 
-static int open_as(int nodes, const char *list, const uint8_t boot[16])
+static int open_as(int nodes, const char *list, const struct boot_clock *boot)
 {
     why[0] = '\0';
     return node_records_open(dir, nodes, list, boot, &records, why, sizeof(why));
@@ -133,13 +133,17 @@ TEST(the_newest_comes_back)
     assert_true(st.st_blocks * 512 >= st.st_size); /* no holes */
 }
 
-TEST(another_boot_or_list_begins_anew)
+TEST(another_boot_time_namespace_or_list_begins_anew)
 {
+    const struct boot_clock other_namespace = {{1, 2, 3}, 1};
     const struct {
         int nodes;
         const char *list;
-        const uint8_t *boot;
-    } others[] = {{NODES, LIST, other_boot}, {NODES, "another", this_boot}, {5, LIST, this_boot}};
+        const struct boot_clock *boot;
+    } others[] = {{NODES, LIST, other_boot},
+                  {NODES, LIST, &other_namespace},
+                  {NODES, "another", this_boot},
+                  {5, LIST, this_boot}};
 
     for (size_t i = 0; i < HF_LENGTH(others); i++) {
         put(0, 1);
@@ -234,7 +238,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ROW(the_newest_comes_back),
-        ROW(another_boot_or_list_begins_anew),
+        ROW(another_boot_time_namespace_or_list_begins_anew),
         ROW(a_damaged_file_begins_anew),
         ROW(a_file_that_is_not_ours_alone_is_refused),
         ROW(a_torn_record_leaves_the_older),

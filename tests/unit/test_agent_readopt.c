@@ -109,7 +109,8 @@ static int set_up(void **state)
     snprintf(config.name, sizeof(config.name), "test");
     snprintf(config.list_hash, sizeof(config.list_hash), "cafe");
     snprintf(config.key_format, sizeof(config.key_format), "%%s");
-    agent = (struct agent){.config = &config, .timens_inode = 1, .pidns_inode = 1, .boot_id = {1}};
+    agent = (struct agent){
+        .config = &config, .timens_inode = 1, .pidns_inode = 1, .clock.boot_id = {1}};
     fixture_name(agent.shm_name);
     return 0;
 }

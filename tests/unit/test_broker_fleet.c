@@ -279,7 +279,7 @@ static bool is_kept(const char *digest)
     static struct fleet_memory memory;
     char found[FLEET_DIGEST_LEN + 1];
 
-    fleet_memory_read(agent.fleet_path, agent.boot_id, &memory);
+    fleet_memory_read(agent.fleet_path, &agent.clock, &memory);
     fleet_record_digest(memory.text, memory.length, found);
     return memory.length > 0 && strcmp(found, digest) == 0;
 }

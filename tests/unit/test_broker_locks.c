@@ -217,7 +217,7 @@ static int make(void **state)
     make_sessions();
     scratch_path(dir, sizeof(dir));
     assert_non_null(mkdtemp(dir));
-    if (journal_open(dir, CAPACITY, NODES, "cafe", agent.boot_id, &agent.journal, &found, why,
+    if (journal_open(dir, CAPACITY, NODES, "cafe", &agent.clock, &agent.journal, &found, why,
                      sizeof(why)) < 0)
         fail_msg("%s", why);
     assert_int_equal(lease_table_create(CAPACITY, &agent.leases), HF_OK);
@@ -1324,15 +1324,15 @@ static void a_drain_is_on_record_first(void **state)
     assert_false(agent.drained.stands);
     snprintf(agent.drain_path, sizeof(agent.drain_path), "%s/drain", dir);
     drain(2);
-    drain_record_read(agent.drain_path, agent.boot_id, &kept);
+    drain_record_read(agent.drain_path, &agent.clock, &kept);
     assert_true(kept.stands);
     assert_int_equal(unlink(agent.drain_path), 0); /* by somebody else */
     assert_int_equal(drain(4)->drained_before, 1);
-    drain_record_read(agent.drain_path, agent.boot_id, &kept);
+    drain_record_read(agent.drain_path, &agent.clock, &kept);
     assert_true(kept.stands);
     assert_int_equal(kept.since_wall_ms, agent.drained.since_wall_ms);
     undrain(3);
-    drain_record_read(agent.drain_path, agent.boot_id, &kept);
+    drain_record_read(agent.drain_path, &agent.clock, &kept);
     assert_false(kept.stands);
 }
 

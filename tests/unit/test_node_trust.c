@@ -484,6 +484,20 @@ TEST(a_node_known_from_the_journal_is_watched_on)
     assert_int_equal(facts(&t, RUN_B, at(12 * SEC)), TRUST_RESTARTED);
 }
 
+/* (!) */
+TEST(what_was_seen_after_now_is_of_another_clock_and_not_known)
+{
+    struct node_trust ahead = trusted(), t;
+
+    sample(&ahead, 5000000, at(86400 * SEC));
+    trust_init(&t, hf_ns(QUARANTINE), false);
+    trust_restore(&t, &ahead, HF_TIME_PAST, at(SEC));
+    assert_false(t.contacted || t.clock_known || t.judged);
+    assert_int_equal(facts(&t, RUN_A, at(SEC)), TRUST_FIRST);
+    assert_int_equal(sample(&t, 0, at(SEC)), TRUST_NOTHING);
+    assert_int_equal(t.sampled.ns, at(SEC).ns);
+}
+
 /* --- ttl_max was raised meanwhile: an earlier agent went by a shorter quarantine ----------------- */
 
 #define LONGER (5 * QUARANTINE)
@@ -693,6 +707,7 @@ int main(void)
         cmocka_unit_test(
             the_word_does_not_skip_a_changed_sentinel_of_a_node_known_from_the_journal),
         cmocka_unit_test(a_node_known_from_the_journal_is_watched_on),
+        cmocka_unit_test(what_was_seen_after_now_is_of_another_clock_and_not_known),
         cmocka_unit_test(what_a_node_forgot_before_leases_were_longer_is_counted_as_then),
         cmocka_unit_test(what_a_node_forgot_when_leases_could_be_longer_is_counted_anew),
         cmocka_unit_test(of_a_quarantine_that_may_have_been_too_short_nothing_is_known),

@@ -551,6 +551,7 @@ enum unfit {
     MORE_THAN_THE_JOURNAL,
     BOOT,
     TIMENS,
+    TIMENS_OFFSET,
     RETIRED,
     ANOTHER,
     MAJOR,
@@ -586,6 +587,9 @@ static void make_unfit(enum unfit how, struct fixture *f, struct hf_table_header
         break;
     case TIMENS:
         f->spec.timens_inode++;
+        break;
+    case TIMENS_OFFSET:
+        f->spec.timens_offset_ns++;
         break;
     case RETIRED:
         atomic_store(&header->state, HF_TABLE_RETIRED);

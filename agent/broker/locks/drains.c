@@ -41,7 +41,7 @@ static int change(struct locks *locks, const struct hf_drained *wanted, char *wh
 {
     struct agent *agent = locks->agent;
     bool stood = agent->drained.stands;
-    int rc = drain_record_keep(agent->drain_path, agent->boot_id, wanted, why, why_size);
+    int rc = drain_record_keep(agent->drain_path, &agent->clock, wanted, why, why_size);
 
     if (rc < 0)
         return rc;

@@ -237,7 +237,7 @@ static int write_down(const struct nodes *nodes, const struct fleet_record *reco
     memory->from = from;
     memory->length = fleet_record_text(record, memory->text);
     list_nodes(nodes, record, memory);
-    rc = fleet_memory_keep(nodes->agent->fleet_path, nodes->agent->boot_id, memory, why, size);
+    rc = fleet_memory_keep(nodes->agent->fleet_path, &nodes->agent->clock, memory, why, size);
     free(memory);
     return rc;
 }
