@@ -10,18 +10,17 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 
-#include <ev.h>
-#include <hiredis/adapters/libev.h>
-
 #include "agent/base/clock.h"
 #include "agent/core/draw.h"
-#include "agent/redis/elements.h"
 #include "agent/redis/link_internal.h"
 #include "agent/redis/remedy.h"
 #include "shm/status.h"
 
 #define RECONNECT_FIRST_MS 20
 #define RECONNECT_MAX_MS   1000
+/* To a peer that misbehaves. It costs little, and is told, once in that time. */
+#define DISTANCE_FIRST_MS 1000
+#define DISTANCE_MAX_MS   60000
 
 uint32_t link_random(struct link *link)
 {
@@ -46,88 +45,25 @@ void link_copy_text(const struct link *link, char to[LINK_TEXT_MAX], const char 
 
 /* --- the reader's guard ----------------------------------------------------------------------- */
 
-/* hiredis aborts the program (an assertion) when a peer speaks without being asked, and allocates
- * as many elements as a peer announces. So each value is checked before hiredis makes it; NULL
- * ends the connection. */
-static struct link *reader_link(const redisReadTask *task)
+/* (!) hiredis aborts the program (an assertion) when a peer speaks without being asked. */
+static bool may_speak(void *owner, const redisReadTask *task)
 {
-    redisAsyncContext *context = task->privdata;
-    struct link *link = context->data;
+    struct link *link = owner;
 
-    if (!link)
-        return NULL;
+    if (!link->context)
+        return false;
     /* An unasked error is fine for hiredis: "max number of clients reached". */
-    if (!task->parent && !context->replies.head && task->type != REDIS_REPLY_ERROR) {
-        link->is_strange = true;
-        return NULL;
-    }
-    return link;
+    if (task->parent || link->context->replies.head || task->type == REDIS_REPLY_ERROR)
+        return true;
+    link->is_strange = true;
+    return false;
 }
-
-static void *make_string(const redisReadTask *task, char *text, size_t length)
-{
-    struct link *link = reader_link(task);
-
-    return link ? link->hiredis_functions->createString(task, text, length) : NULL;
-}
-
-static void *make_array(const redisReadTask *task, element_count elements)
-{
-    struct link *link = reader_link(task);
-
-    if (link && elements > ELEMENTS_MAX) {
-        link->is_strange = true;
-        return NULL;
-    }
-    return link ? link->hiredis_functions->createArray(task, elements) : NULL;
-}
-
-static void *make_integer(const redisReadTask *task, long long number)
-{
-    struct link *link = reader_link(task);
-
-    return link ? link->hiredis_functions->createInteger(task, number) : NULL;
-}
-
-static void *make_nil(const redisReadTask *task)
-{
-    struct link *link = reader_link(task);
-
-    return link ? link->hiredis_functions->createNil(task) : NULL;
-}
-
-#if HIREDIS_MAJOR >= 1
-static void *make_double(const redisReadTask *task, double number, char *text, size_t length)
-{
-    struct link *link = reader_link(task);
-
-    return link ? link->hiredis_functions->createDouble(task, number, text, length) : NULL;
-}
-
-static void *make_bool(const redisReadTask *task, int value)
-{
-    struct link *link = reader_link(task);
-
-    return link ? link->hiredis_functions->createBool(task, value) : NULL;
-}
-#endif
 
 static void guard_reader(struct link *link)
 {
-    redisReader *reader = link->context->c.reader;
-
-    link->hiredis_functions = reader->fn;
-    link->functions = *reader->fn;
-    link->functions.createString = make_string;
-    link->functions.createArray = make_array;
-    link->functions.createInteger = make_integer;
-    link->functions.createNil = make_nil;
-#if HIREDIS_MAJOR >= 1
-    link->functions.createDouble = make_double;
-    link->functions.createBool = make_bool;
-#endif
-    reader->fn = &link->functions;
-    reader->privdata = link->context;
+    link->bounds.may = may_speak;
+    link->bounds.owner = link;
+    bounds_guard(&link->bounds, link->context->c.reader, BOUNDS_LINK);
 }
 
 /* --- the end ---------------------------------------------------------------------------------- */
@@ -160,6 +96,7 @@ static void drop_context(struct link *link)
         return;
     context->data = NULL; /* its callbacks now do nothing */
     secure_end(link);
+    io_detach(context);
     redisAsyncFree(context);
 }
 
@@ -185,9 +122,27 @@ void link_mute_end(struct link *link, enum hf_node_error error, const char *text
         link_end(link, error, "%s", text);
 }
 
+/* A peer that misbehaves once it is up comes up again and again, so coming up proves nothing of it. */
+static hf_dur delay_of(struct link *link)
+{
+    bool was_up = link->up_since.ns != HF_TIME_NEVER.ns;
+    bool lasted =
+        was_up && hf_time_since(clock_now(), link->up_since).ns >= hf_ms(DISTANCE_MAX_MS).ns;
+
+    if (link->bounds.beyond || (was_up && link->end_error == HF_NODE_ERR_PROTOCOL)) {
+        if (lasted)
+            backoff_reset(&link->distance);
+        link->is_far = true;
+    } else if (lasted) {
+        link->is_far = false;
+    }
+    link->bounds.beyond = false;
+    return backoff_step(link->is_far ? &link->distance : &link->backoff, link_random(link));
+}
+
 static void tell_end(struct link *link)
 {
-    hf_dur delay = backoff_step(&link->backoff, link_random(link));
+    hf_dur delay = delay_of(link);
 
     calls_break(link);
     tracking_stop(link);
@@ -249,12 +204,14 @@ static void on_disconnect(const redisAsyncContext *context, int status)
     (void)status;
     if (!link)
         return;
-    if (link->is_strange || context->err == REDIS_ERR_PROTOCOL)
+    if (link->is_strange || link->bounds.beyond || context->err == REDIS_ERR_PROTOCOL)
         error = HF_NODE_ERR_PROTOCOL;
     else if (context->err == REDIS_ERR_OTHER)
         error = reply_error_class(text);
     if (link->is_strange)
         text = "it spoke out of turn, which no Redis does";
+    else if (link->bounds.beyond)
+        text = bounds_text(&link->bounds);
     else if (context->err == REDIS_ERR_PROTOCOL && !link->is_redis)
         text = remedy_of_info(NULL);
     else if (context->err == REDIS_ERR_OTHER && *remedy_of("", text, link->is_redis, remedy))
@@ -295,7 +252,8 @@ static void connect_next(struct link *link)
     link->context = context;
     guard_reader(link);
     calls_reset(link);
-    (void)redisLibevAttach(loop_ev(link->options.loop), context);
+    link->up_since = HF_TIME_NEVER;
+    io_attach(link);
     (void)redisAsyncSetConnectCallback(context, on_connect);
     (void)redisAsyncSetDisconnectCallback(context, on_disconnect);
     link_enter(link, LINK_CONNECTING, hf_time_add(clock_now(), link->options.connect_timeout));
@@ -395,6 +353,7 @@ void link_is_ready(struct link *link, const struct link_reply *sentinel)
     link->mute_ends = 0;
     link->other = HF_NODE_ERR_NONE;
     backoff_reset(&link->backoff);
+    link->up_since = clock_now();
     link->options.events->up(link, &link->facts, sentinel, link->options.arg);
     tracking_begin(link);
 }
@@ -408,6 +367,8 @@ int link_create(const struct link_options *options, struct link **ret_link)
     link->options = *options;
     link->step.fn = on_step;
     backoff_init(&link->backoff, hf_ms(RECONNECT_FIRST_MS), hf_ms(RECONNECT_MAX_MS));
+    backoff_init(&link->distance, hf_ms(DISTANCE_FIRST_MS), hf_ms(DISTANCE_MAX_MS));
+    link->up_since = HF_TIME_NEVER;
     if (getrandom(&link->random, sizeof(link->random), GRND_NONBLOCK) < 0 || link->random == 0)
         link->random = (uint32_t)clock_now().ns | 1;
     calls_init(link);
@@ -435,7 +396,9 @@ static void move(struct link *link)
     link->address_count = 0;
     link->mute_ends = 0;
     link->other = HF_NODE_ERR_NONE;
+    link->is_far = false;
     backoff_reset(&link->backoff);
+    backoff_reset(&link->distance);
     if (link->state == LINK_WAITING)
         link_enter(link, LINK_WAITING, clock_now());
     else

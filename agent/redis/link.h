@@ -195,7 +195,7 @@ struct link_key { /* renew, release of many keys */
 #define LINK_KEYS_MAX 500
 
 /* All return HF_OK (then `fn` is called once, or twice after a timeout) or HF_ENOQUORUM (not
- * connected or too many commands in flight: nothing was sent and `fn` is not called) or HF_ENOMEM.
+ * connected, or too many commands in flight or bytes unsent: nothing was sent and `fn` is not called) or HF_ENOMEM.
  * `deadline` is ours, CLOCK_BOOTTIME. Arguments are copied.
  * A script that the node has forgotten is loaded again. Raise and release are then sent once more
  * from here; of acquire, heal and renew HF_NODE_ERR_NOSCRIPT is told, for their owner to send them

@@ -63,9 +63,27 @@ static void on_deadline(struct loop_timer *timer, hf_time now)
 
 static void on_answer(redisAsyncContext *context, void *answer, void *arg);
 
+/* How many bytes hiredis has still to send. */
+static size_t unsent(const struct link *link)
+{
+    return bounds_output(link->context->c.obuf);
+}
+
+/* (!) What a node does not take is bounded. Its silence ends the connection, unless it has answered all of it unread. */
+static bool is_full(struct link *link, size_t length)
+{
+    bool full = unsent(link) + length > BOUNDS_LINK;
+
+    if (full && link->in_flight == 0)
+        link_end(link, HF_NODE_ERR_PROTOCOL, "it answers what it has not read");
+    return full;
+}
+
 /* Appends to the connection's buffer and to the list. */
 static int call_send(struct link *link, struct call *call)
 {
+    if (!link->context || is_full(link, call->length))
+        return HF_ENOQUORUM;
     call->sent = clock_now();
     if (redisAsyncFormattedCommand(link->context, on_answer, call, call->command, call->length) !=
         REDIS_OK)
@@ -241,7 +259,9 @@ int call_script(struct link *link, enum script script, size_t keys, hf_time dead
     uint32_t mark;
     int rc = HF_OK;
 
-    if (link_in_flight(link) >= LINK_IN_FLIGHT_MAX)
+    if (unsent(link) > BOUNDS_LINK / 2)
+        link_flush(link); /* not later: a check leaves together with what it is for */
+    if (link_in_flight(link) >= LINK_IN_FLIGHT_MAX || !link->context)
         return HF_ENOQUORUM;
     if (script != SCRIPT_RELEASE)
         rc = identity_check(link);

@@ -1,4 +1,4 @@
-/* What the parts of a link share: link.c (connection), link_call.c (commands in flight),
+/* What the parts of a link share: link.c (connection), link_io.c (its events), link_call.c (commands in flight),
  * link_script.c (the script commands), link_handshake.c (the commands on a new connection),
  * link_identity.c (whether it is still the same server), link_acl.c (what its user may do), link_tracking.c
  * (notices of changes), link_reply.c (decoding; knows no link). One thread. */
@@ -14,6 +14,7 @@
 
 #include "agent/core/backoff.h"
 #include "agent/redis/acl.h"
+#include "agent/redis/bounds.h"
 #include "agent/redis/link.h"
 #include "agent/redis/notices.h"
 #include "agent/redis/resolver.h"
@@ -95,10 +96,13 @@ struct link {
     struct link_options options;
     enum link_state state;
     redisAsyncContext *context; /* while CONNECTING, GREETING, UP */
-    redisReplyObjectFunctions functions;
-    const redisReplyObjectFunctions *hiredis_functions;
+    struct bounds bounds;
+    ev_io reading, writing; /* without TLS */
     struct loop_timer step; /* of `state`: connect timeout, telling the end, next attempt */
     struct backoff backoff;
+    struct backoff distance; /* in its place while `is_far`: the peer misbehaved */
+    bool is_far;
+    hf_time up_since; /* HF_TIME_NEVER: this connection did not come up */
     uint32_t random;
 
     /* the host's addresses, and the next one to try; the last known ones serve while names cannot be
@@ -172,6 +176,15 @@ void link_is_ready(struct link *link, const struct link_reply *sentinel);
  * servers repeat. */
 void link_show_text(const char *password, char to[LINK_TEXT_MAX], const char *from);
 void link_copy_text(const struct link *link, char to[LINK_TEXT_MAX], const char *from);
+
+/* --- link_io.c -------------------------------------------------------------------------------- */
+
+/* Watches the descriptor of the link's new context. */
+void io_attach(struct link *link);
+/* At once, where hiredis frees the context later. */
+void io_detach(redisAsyncContext *context);
+/* Ends the connection if hiredis keeps too much of what was read. */
+void link_read_is_over(struct link *link);
 
 /* --- link_call.c ------------------------------------------------------------------------------ */
 

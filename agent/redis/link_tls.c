@@ -91,8 +91,7 @@ static bool take_over(struct link *link)
 
     if (silent_fd() < 0)
         return false;
-    context->ev.cleanup(context->ev.data);
-    memset(&context->ev, 0, sizeof(context->ev));
+    io_detach(context);
     *s = (struct link_secure){.context = context, .fd = context->c.fd};
     context->c.fd = silent_fd();
     context->ev.data = link;
@@ -206,6 +205,8 @@ static void drain(struct link *link)
     }
     if (reads > 0)
         redisAsyncHandleRead(context);
+    if (link->secure.context == context)
+        link_read_is_over(link);
     if (link->secure.context != context)
         return;
     if (step == TLS_ENDED) {

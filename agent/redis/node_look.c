@@ -1,7 +1,8 @@
-/* One thread per node, with hiredis's blocking calls. */
+/* One thread per node. It waits for no longer than the patience, however slowly a peer speaks. */
 #include "agent/redis/node_look.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <hiredis/hiredis.h>
 #include <poll.h>
 #include <pthread.h>
@@ -12,6 +13,7 @@
 #include <sys/socket.h>
 
 #include "agent/base/clock.h"
+#include "agent/redis/bounds.h"
 #include "agent/redis/link_internal.h"
 #include "agent/redis/remedy.h"
 #include "agent/redis/tls.h"
@@ -30,8 +32,11 @@ struct glance {
     bool wants_keys;
     hf_time began;
     redisContext *context;
+    struct bounds bounds;
     struct tls *tls; /* NULL: plain */
     bool answered;   /* to any command */
+    bool late;       /* the time is over */
+    bool garbled;    /* what it says cannot be read */
     struct node_look look;
 };
 
@@ -76,6 +81,15 @@ static redisContext *dial(const struct glance *g, hf_dur patience)
     return context;
 }
 
+/* (!) A descriptor that blocks has a time for each read, of which a peer can make as many as it likes. */
+static bool unblock(redisContext *context)
+{
+    int flags = fcntl(context->fd, F_GETFL);
+
+    context->flags &= ~REDIS_BLOCK;
+    return flags >= 0 && fcntl(context->fd, F_SETFL, flags | O_NONBLOCK) == 0;
+}
+
 /* A peer that says nothing may speak the other protocol. True: it does, and the look has failed. */
 static bool fail_by_protocol(struct glance *g)
 {
@@ -99,22 +113,16 @@ static void fail_without_answer(struct glance *g)
 {
     const redisContext *c = g->context;
 
-    if (g->tls) {
-        if (tls_error(g->tls) != HF_NODE_ERR_NONE)
-            fail_by_tls(g);
-        else
-            fail_by_time(g);
-        return;
-    }
-    if (!g->answered && c->err != REDIS_ERR_PROTOCOL && errno != EAGAIN && fail_by_protocol(g))
-        return;
-    if (c->err == REDIS_ERR_PROTOCOL) {
+    if (g->bounds.beyond)
+        fail(g, NODE_LOOK_REFUSED, bounds_text(&g->bounds));
+    else if (g->garbled)
         fail(g, NODE_LOOK_REFUSED, "what answers there is no Redis");
-    } else if (c->err == REDIS_ERR_IO && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+    else if (g->late)
         fail_by_time(g);
-    } else {
+    else if (g->tls)
+        fail_by_tls(g);
+    else if (g->answered || !fail_by_protocol(g))
         fail(g, NODE_LOOK_AWAY, c->errstr);
-    }
 }
 
 /* (!) The text of AUTH's error may repeat the password, or part of it. */
@@ -136,22 +144,62 @@ static void fail_by_error(struct glance *g, const char *command, const char *tex
         snprintf(g->look.text, sizeof(g->look.text), "%s: %.120s", command, shown);
 }
 
+/* Waits until the descriptor is ready for that step. False: the time is over, or the connection. */
+static bool await(struct glance *g, enum tls_step step, hf_time until)
+{
+    struct pollfd ready = {.fd = g->context->fd, .events = step == TLS_WRITE ? POLLOUT : POLLIN};
+    hf_time now = clock_now();
+
+    if (step != TLS_READ && step != TLS_WRITE)
+        return step == TLS_DONE;
+    g->late = !hf_time_before(now, until);
+    if (!g->late)
+        (void)poll(&ready, 1, (int)hf_dur_ms(hf_time_since(until, now)) + 1);
+    return !g->late;
+}
+
+static enum tls_step write_some(struct glance *g)
+{
+    int done = 0;
+
+    if (g->tls)
+        return tls_send(g->tls, &g->context->obuf);
+    if (redisBufferWrite(g->context, &done) != REDIS_OK)
+        return TLS_ENDED;
+    return done ? TLS_DONE : TLS_WRITE;
+}
+
+static enum tls_step read_some(struct glance *g)
+{
+    const redisReader *reader = g->context->reader;
+    size_t before = reader->len;
+
+    if (g->tls)
+        return tls_feed(g->tls, g->context->reader);
+    if (redisBufferRead(g->context) != REDIS_OK)
+        return TLS_ENDED;
+    return reader->len > before ? TLS_DONE : TLS_READ;
+}
+
 /* NULL: no answer came. */
 static redisReply *command(struct glance *g, int count, const char **words)
 {
     redisContext *c = g->context;
-    enum tls_step step = TLS_DONE;
+    hf_time until = hf_time_add(g->began, g->patience);
+    enum tls_step step = TLS_WRITE;
     void *answer = NULL;
 
-    if (!g->tls) {
-        answer = redisCommandArgv(c, count, words, NULL);
-    } else if (redisAppendCommandArgv(c, count, words, NULL) == REDIS_OK) {
-        step = tls_send(g->tls, &c->obuf);
-        while (step == TLS_DONE && !answer)
-            if (redisReaderGetReply(c->reader, &answer) != REDIS_OK)
-                break;
-            else if (!answer)
-                step = tls_feed(g->tls, c->reader);
+    if (redisAppendCommandArgv(c, count, words, NULL) != REDIS_OK)
+        return NULL;
+    while (step != TLS_DONE)
+        if (!await(g, step = write_some(g), until))
+            return NULL;
+    for (;;) {
+        g->garbled = redisReaderGetReply(c->reader, &answer) != REDIS_OK;
+        if (answer || g->garbled || !bounds_hold(&g->bounds, c->reader))
+            break;
+        if (!await(g, read_some(g), until))
+            return NULL;
     }
     g->answered |= answer != NULL;
     return answer;
@@ -305,7 +353,7 @@ static void take_key(struct glance *g, const redisReply *keys)
 static bool look_for_keys(struct glance *g)
 {
     char cursor[24] = "0";
-    const char *scan[] = {"SCAN", cursor, "MATCH", LINK_KEYS_OF_AGENTS, "COUNT", "10000"};
+    const char *scan[] = {"SCAN", cursor, "MATCH", LINK_KEYS_OF_AGENTS, "COUNT", "500"};
     hf_time until = hf_time_add(g->began, hf_ns(g->patience.ns / 2));
     bool good;
 
@@ -332,9 +380,10 @@ static bool may_have_keys(const struct glance *g)
     return g->wants_keys && !g->look.facts.replica && !g->look.facts.cluster;
 }
 
-/* The descriptor blocks, for a share of the patience. */
+/* Handshakes for half of the patience: who says nothing in TLS is then asked in plain. */
 static bool secure(struct glance *g)
 {
+    hf_time until = hf_time_add(g->began, hf_ns(g->patience.ns / 2));
     enum tls_step step;
     int rc;
 
@@ -346,7 +395,9 @@ static bool secure(struct glance *g)
              rc == HF_EINVAL ? "the agent has no tls_ca_file" : "out of memory");
         return false;
     }
-    step = tls_shake(g->tls);
+    do
+        step = tls_shake(g->tls);
+    while (step != TLS_DONE && await(g, step, until));
     if (step == TLS_DONE)
         return true;
     if (step == TLS_ENDED)
@@ -358,13 +409,13 @@ static bool secure(struct glance *g)
 
 static void look(struct glance *g)
 {
-    /* What says nothing at all in TLS is then asked in plain. */
     g->context = dial(g, g->address.tls ? hf_ns(g->patience.ns / 2) : g->patience);
     if (!g->context) {
         fail(g, NODE_LOOK_AWAY, "out of memory");
         return;
     }
-    if (g->context->err)
+    bounds_guard(&g->bounds, g->context->reader, BOUNDS_LINK);
+    if (g->context->err || !unblock(g->context))
         fail(g, NODE_LOOK_AWAY, g->context->errstr);
     else if (secure(g) && log_in(g) && may_all(g) && read_facts(g) && read_sentinel(g) &&
              (!may_have_keys(g) || look_for_keys(g))) {

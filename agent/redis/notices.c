@@ -9,7 +9,7 @@
 #include <hiredis/hiredis.h>
 
 #include "agent/base/clock.h"
-#include "agent/redis/elements.h"
+#include "agent/redis/bounds.h"
 #include "agent/redis/tls.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
@@ -30,8 +30,7 @@ struct notices {
     const struct notices_events *events;
     void *arg;
     redisContext *context; /* NULL: closed */
-    const redisReplyObjectFunctions *hiredis_functions;
-    redisReplyObjectFunctions functions;
+    struct bounds bounds;
     struct tls *tls; /* NULL: plain */
     ev_io reading, writing;
     bool connected; /* with TLS: the handshake is done */
@@ -54,13 +53,6 @@ static void end(struct notices *n, bool refused, const char *text)
 }
 
 /* --- reading ---------------------------------------------------------------------------------- */
-
-static void *make_array(const redisReadTask *task, element_count elements)
-{
-    const struct notices *n = task->privdata;
-
-    return elements <= ELEMENTS_MAX ? n->hiredis_functions->createArray(task, elements) : NULL;
-}
 
 static bool is_text(const redisReply *e, const char *text)
 {
@@ -134,17 +126,20 @@ static void read_all(struct notices *n)
     }
     n->heard = clock_now();
     for (;;) {
-        if (redisReaderGetReply(context->reader, &answer) != REDIS_OK) {
+        if (redisReaderGetReply(context->reader, &answer) != REDIS_OK && !n->bounds.beyond) {
             end(n, false, "it speaks no Redis protocol");
             return;
         }
         if (!answer)
-            return;
+            break;
         on_answer(n, answer);
         freeReplyObject(answer);
         if (n->context != context)
             return;
     }
+    /* As a refusal, so that it is told. */
+    if (!bounds_hold(&n->bounds, context->reader))
+        end(n, true, bounds_text(&n->bounds));
 }
 
 static void shake(struct notices *n);
@@ -188,8 +183,9 @@ static void flush(struct notices *n)
 
 static void ask(struct notices *n, int argc, const char **argv)
 {
-    /* Out of memory shows as silence. */
-    (void)redisAppendCommandArgv(n->context, argc, argv, NULL);
+    /* Out of memory shows as silence, as does a peer that takes nothing. */
+    if (bounds_output(n->context->obuf) < BOUNDS_NOTICES)
+        (void)redisAppendCommandArgv(n->context, argc, argv, NULL);
 }
 
 static void greet(struct notices *n)
@@ -302,11 +298,7 @@ void notices_open(struct notices *n, const char *host)
     (void)fcntl(context->fd, F_SETFD, FD_CLOEXEC);
     n->context = context;
     n->connected = false;
-    n->hiredis_functions = context->reader->fn;
-    n->functions = *context->reader->fn;
-    n->functions.createArray = make_array;
-    context->reader->fn = &n->functions;
-    context->reader->privdata = n;
+    bounds_guard(&n->bounds, context->reader, BOUNDS_NOTICES);
     ev_io_init(&n->reading, on_readable, context->fd, EV_READ);
     ev_io_init(&n->writing, on_writable, context->fd, EV_WRITE);
     ev_io_start(loop_ev(n->loop), &n->writing);

@@ -613,12 +613,12 @@ static bool all_told(struct fixture *f)
 static void test_too_many_in_flight(void **state)
 {
     struct fixture *f = start(state, NULL);
-    struct link_lock lock = lock_of(&token_bytes);
     int sent = 0;
 
     link_comes_up(f, NULL);
     redis_server_pause(&f->server);
-    while (sent < 10000 && link_acquire(f->link, &lock, in_ms(FAR_MS), note, &f->told) == HF_OK)
+    while (sent < 10000 &&
+           link_query(f->link, "k", 1, false, in_ms(FAR_MS), note, &f->told) == HF_OK)
         sent++;
     assert_int_equal(sent, 4096);
     assert_int_equal(link_in_flight(f->link), 4096);
@@ -627,7 +627,38 @@ static void test_too_many_in_flight(void **state)
     assert_true(runs_until(f, all_told, FAR_MS));
     assert_int_equal(f->told.finals, 4096);
     assert_int_equal(link_in_flight(f->link), 0);
-    assert_int_equal(f->told.last.verdict, VERDICT_SENTINEL);
+    assert_int_equal(f->told.last.verdict, VERDICT_FREE);
+}
+
+static bool none_in_flight(struct fixture *f)
+{
+    return link_in_flight(f->link) == 0;
+}
+
+/* What a node does not take stays in the agent's memory: 1 MiB of it, and what its socket has room for. */
+static void test_too_many_bytes(void **state)
+{
+    struct fixture *f = start(state, NULL);
+    struct link_key keys[LINK_KEYS_MAX];
+    char key[1000];
+    int sent = 0;
+
+    memset(key, 'k', sizeof(key));
+    for (int i = 0; i < LINK_KEYS_MAX; i++)
+        keys[i] = (struct link_key){
+            .key = key, .key_len = sizeof(key), .token = &token_bytes, .ttl_ms = 1000};
+    link_comes_up(f, NULL);
+    redis_server_pause(&f->server);
+    while (sent < 4096 &&
+           link_renew(f->link, keys, LINK_KEYS_MAX, in_ms(FAR_MS), note, &f->told) == HF_OK)
+        sent++;
+    assert_in_range(sent, 1, 20); /* each is half a MiB */
+    redis_server_resume(&f->server);
+    link_flush(f->link);
+    assert_true(runs_until(f, none_in_flight, FAR_MS));
+    assert_int_equal(f->told.finals, sent);
+    assert_int_equal(f->downs, 0);
+    assert_int_equal(acquire(f, &token_bytes, FAR_MS), HF_OK); /* there is room again */
 }
 
 static void test_destroyed_in_flight(void **state)
@@ -785,6 +816,7 @@ int main(void)
         LINK_TEST(test_flush_into_a_dead_connection),
         LINK_TEST(test_nobody_there_yet),
         LINK_TEST(test_too_many_in_flight),
+        LINK_TEST(test_too_many_bytes),
         LINK_TEST(test_destroyed_in_flight),
         LINK_TEST(test_sending_from_an_answer),
         LINK_TEST(test_out_of_memory),

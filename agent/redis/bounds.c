@@ -1,0 +1,109 @@
+#include "agent/redis/bounds.h"
+
+#include <hiredis/sds.h>
+
+/* hiredis' buffers double as they grow, so what they hold is bounded by half. */
+#define HELD(most) ((most) / 2)
+#define OVERHEAD   16 /* of malloc() */
+
+static bool may_make(const redisReadTask *task, size_t bytes)
+{
+    struct bounds *b = task->privdata;
+
+    if (b->may && !b->may(b->owner, task))
+        return false;
+    if (!task->parent)
+        b->made = 0;
+    b->made += bytes + sizeof(redisReply) + OVERHEAD;
+    b->beyond |= b->made > b->most;
+    return !b->beyond;
+}
+
+static const redisReplyObjectFunctions *hiredis_of(const redisReadTask *task)
+{
+    return ((const struct bounds *)task->privdata)->hiredis;
+}
+
+static void *make_string(const redisReadTask *task, char *text, size_t length)
+{
+    return may_make(task, length + OVERHEAD) ? hiredis_of(task)->createString(task, text, length)
+                                             : NULL;
+}
+
+/* createArray's second parameter. */
+#if HIREDIS_MAJOR >= 1
+typedef size_t element_count;
+#else
+typedef int element_count;
+#endif
+
+static void *make_array(const redisReadTask *task, element_count elements)
+{
+    const struct bounds *b = task->privdata;
+    size_t count = elements > 0 ? (size_t)elements : 0;
+
+    /* Divided, since the product may not fit. */
+    count = count < b->most / sizeof(void *) ? count : b->most / sizeof(void *);
+    return may_make(task, count * sizeof(void *)) ? hiredis_of(task)->createArray(task, elements)
+                                                  : NULL;
+}
+
+static void *make_integer(const redisReadTask *task, long long number)
+{
+    return may_make(task, 0) ? hiredis_of(task)->createInteger(task, number) : NULL;
+}
+
+static void *make_nil(const redisReadTask *task)
+{
+    return may_make(task, 0) ? hiredis_of(task)->createNil(task) : NULL;
+}
+
+#if HIREDIS_MAJOR >= 1
+static void *make_double(const redisReadTask *task, double number, char *text, size_t length)
+{
+    return may_make(task, length + OVERHEAD)
+               ? hiredis_of(task)->createDouble(task, number, text, length)
+               : NULL;
+}
+
+static void *make_bool(const redisReadTask *task, int value)
+{
+    return may_make(task, 0) ? hiredis_of(task)->createBool(task, value) : NULL;
+}
+#endif
+
+void bounds_guard(struct bounds *b, redisReader *reader, size_t most)
+{
+    b->hiredis = reader->fn;
+    b->functions = *reader->fn;
+    b->functions.createString = make_string;
+    b->functions.createArray = make_array;
+    b->functions.createInteger = make_integer;
+    b->functions.createNil = make_nil;
+#if HIREDIS_MAJOR >= 1
+    b->functions.createDouble = make_double;
+    b->functions.createBool = make_bool;
+#endif
+    b->most = most;
+    b->made = 0;
+    b->beyond = false;
+    reader->fn = &b->functions;
+    reader->privdata = b;
+}
+
+bool bounds_hold(struct bounds *b, const redisReader *reader)
+{
+    b->beyond |= reader->len > HELD(b->most);
+    return !b->beyond;
+}
+
+size_t bounds_output(const char *buffer)
+{
+    return buffer ? sdslen((sds)buffer) : 0;
+}
+
+const char *bounds_text(const struct bounds *b)
+{
+    return b->most == BOUNDS_NOTICES ? "a notice is longer than 64 KiB; see what listens there"
+                                     : "an answer is longer than 1 MiB; see what listens there";
+}

@@ -1,0 +1,90 @@
+/* The events of a link's descriptor. As hiredis' own adapter for libev, but it judges after each read what hiredis keeps
+ * (agent/redis/bounds.h). A link with TLS has events of its own (agent/redis/link_tls.c). */
+#include <string.h>
+
+#include <ev.h>
+
+#include "agent/redis/link_internal.h"
+
+void link_read_is_over(struct link *link)
+{
+    if (!bounds_hold(&link->bounds, link->context->c.reader))
+        link_end(link, HF_NODE_ERR_PROTOCOL, "%s", bounds_text(&link->bounds));
+}
+
+static void on_readable(struct ev_loop *loop, ev_io *io, int events)
+{
+    struct link *link = io->data;
+    redisAsyncContext *context = link->context;
+
+    (void)loop;
+    (void)events;
+    redisAsyncHandleRead(context);
+    if (link->context == context)
+        link_read_is_over(link);
+}
+
+static void on_writable(struct ev_loop *loop, ev_io *io, int events)
+{
+    struct link *link = io->data;
+
+    (void)loop;
+    (void)events;
+    redisAsyncHandleWrite(link->context);
+}
+
+static void add_read(void *arg)
+{
+    struct link *link = arg;
+
+    ev_io_start(loop_ev(link->options.loop), &link->reading);
+}
+
+static void del_read(void *arg)
+{
+    struct link *link = arg;
+
+    ev_io_stop(loop_ev(link->options.loop), &link->reading);
+}
+
+static void add_write(void *arg)
+{
+    struct link *link = arg;
+
+    ev_io_start(loop_ev(link->options.loop), &link->writing);
+}
+
+static void del_write(void *arg)
+{
+    struct link *link = arg;
+
+    ev_io_stop(loop_ev(link->options.loop), &link->writing);
+}
+
+static void clean_up(void *arg)
+{
+    del_read(arg);
+    del_write(arg);
+}
+
+void io_attach(struct link *link)
+{
+    redisAsyncContext *context = link->context;
+
+    context->ev.data = link;
+    context->ev.addRead = add_read;
+    context->ev.delRead = del_read;
+    context->ev.addWrite = add_write;
+    context->ev.delWrite = del_write;
+    context->ev.cleanup = clean_up;
+    ev_io_init(&link->reading, on_readable, context->c.fd, EV_READ);
+    ev_io_init(&link->writing, on_writable, context->c.fd, EV_WRITE);
+    link->reading.data = link->writing.data = link;
+}
+
+void io_detach(redisAsyncContext *context)
+{
+    if (context->ev.cleanup)
+        context->ev.cleanup(context->ev.data);
+    memset(&context->ev, 0, sizeof(context->ev));
+}

@@ -1,0 +1,129 @@
+"""A server between agents and one node that means ill: it passes on what both say until it does one thing that no Redis does.
+Standard library only.
+
+    with HostileNode(node.address, "bulk") as hostile:
+        run.agent(nodes=[hostile.spec(node), ...])
+
+What it does:
+    bulk, line, nest    an answer without end to `command`
+    fence               each fence record has `fence`, whatever an agent offers
+"""
+import contextlib
+import socket
+import threading
+
+ENDLESS = {"bulk": (b"$1000000000000\r\n", b"a" * 65536),
+           "line": (b"+", b"a" * 65536),
+           "nest": (b"*1024\r\n" * 4, b"*1024\r\n" + b"$-1\r\n" * 1024)}
+
+
+def resp(buffer, at=0):
+    """The end of the value that begins there, and its text if it is a string; None: it is not all there."""
+    end = buffer.find(b"\r\n", at)
+    if end < 0:
+        return None
+    kind, rest = buffer[at:at + 1], buffer[at + 1:end]
+    if kind == b"$" and int(rest) >= 0:
+        end += 2 + int(rest)
+        return (end + 2, buffer[end - int(rest):end]) if len(buffer) >= end + 2 else None
+    end += 2
+    if kind == b"*":
+        text = None
+        for i in range(int(rest)):
+            value = resp(buffer, end)
+            if value is None:
+                return None
+            end = value[0]
+            text = value[1] if i == 0 else text  # a command's name
+        return end, text
+    return end, None
+
+
+class Pair:
+    """An agent's connection and its counterpart."""
+
+    def __init__(self, hostile, client):
+        self.hostile, self.client = hostile, client
+        self.server = hostile.connect()
+        self.names, self.lock = [], threading.Lock()
+        self.subscribed = False
+        threading.Thread(target=self.ask, daemon=True).start()
+        threading.Thread(target=self.answer, daemon=True).start()
+
+    def ask(self):
+        buffer = b""
+        with contextlib.suppress(OSError):
+            while data := self.client.recv(65536):
+                buffer += data
+                while value := resp(buffer):
+                    with self.lock:
+                        self.names.append(value[1].upper())
+                    buffer = buffer[value[0]:]
+                self.server.sendall(data)
+            self.server.shutdown(socket.SHUT_WR)
+
+    def answer(self):
+        buffer = b""
+        with contextlib.suppress(OSError), self.client, self.server:
+            while data := self.server.recv(65536):
+                buffer += data
+                while value := resp(buffer):
+                    raw, buffer = buffer[:value[0]], buffer[value[0]:]
+                    with self.lock:
+                        name = self.names.pop(0) if self.names else b""
+                    self.hostile.speak(name, self.client)
+                    self.client.sendall(self.hostile.changed(name, raw, value[1]))
+
+
+class HostileNode:
+    def __init__(self, target, does, command="EVALSHA", fence=None):
+        self.target, self.does, self.command, self.fence = target, does, command.encode(), fence
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        self.begun, self.sent, self.low = 0, 0, 0  # endless answers; their bytes; how often it told of its fence
+        threading.Thread(target=self.go, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
+
+    def spec(self, node):
+        """That node by way of this one, as --node takes it."""
+        return f"{node.id}={self.address},as={node.seat}"
+
+    def connect(self):
+        if self.target.startswith("unix:"):
+            server = socket.socket(socket.AF_UNIX)
+            server.connect(self.target[len("unix:"):])
+            return server
+        return socket.create_connection(self.target.removeprefix("tcp:").rsplit(":", 1))
+
+    def go(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self.listener.accept()
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                Pair(self, client)
+
+    def changed(self, name, raw, text):
+        if self.does != "fence" or name != b"EVALSHA" or text is None:
+            return raw
+        words = text.split(b" ")
+        if len(words) < 5 or words[3] not in (b"OK", b"LOW"):
+            return raw
+        self.low += 1
+        text = b" ".join([*words[:3], b"LOW", b"%d" % self.fence, b"a" * 40])
+        return b"$%d\r\n%s\r\n" % (len(text), text)
+
+    def speak(self, name, client):
+        """Until the agent ends it."""
+        if self.does not in ENDLESS or name != self.command:
+            return
+        head, piece = ENDLESS[self.does]
+        self.begun += 1
+        client.sendall(head)
+        while True:
+            client.sendall(piece)
+            self.sent += len(piece)
