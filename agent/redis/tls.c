@@ -20,12 +20,22 @@
 /* Bytes in a record of TLS, at most. (!) A smaller read would leave the rest in OpenSSL, of which no event tells. */
 #define RECORD 16384
 
+/* (!) OpenSSL reads on for as long as the peer sends what is no data: questions for a new handshake, tickets, new keys. So
+ * it gets no more than this in one call, a record with what is around it. */
+#define READ_IN_A_CALL  (RECORD + 512)
+#define SHAKE_IN_A_CALL 4096 /* of the smallest records; 2 ms */
+/* Nor does a peer that needs more than this for a handshake, or between two pieces of data, get any further. A handshake
+ * takes some 5 KiB. */
+#define IDLE_MOST (64 * 1024)
+
 struct tls {
     SSL *ssl;
     struct tls_keys *keys;
     char host[HF_NODE_TEXT_MAX + 1]; /* in its certificate */
     char ip[HF_NODE_TEXT_MAX + 1];   /* this will do, too; "": none */
     bool up;                         /* the handshake is done */
+    size_t in_call;                  /* bytes read since this call began */
+    size_t idle;                     /* ... since the last piece of data */
     enum hf_node_error error;
     char text[160];
 };
@@ -129,6 +139,8 @@ static enum tls_step end_by_library(struct tls *t)
 
     if (t->error != HF_NODE_ERR_NONE) /* on_verified() has said why */
         return TLS_ENDED;
+    if (reason == SSL_R_NO_RENEGOTIATION)
+        return end(t, HF_NODE_ERR_PROTOCOL, "it asks for a new TLS handshake");
     switch (reason) {
     case SSL_R_WRONG_VERSION_NUMBER:
     case SSL_R_HTTP_REQUEST:
@@ -157,6 +169,10 @@ static enum tls_step outcome(struct tls *t, int rc)
 {
     int error = errno;
 
+    if (t->idle > IDLE_MOST)
+        return end(t, HF_NODE_ERR_TLS, "%s",
+                   t->up ? "it sends tickets or keys of TLS and no data"
+                         : "its part of the TLS handshake is longer than 64 KiB");
     switch (SSL_get_error(t->ssl, rc)) {
     case SSL_ERROR_WANT_READ:
         return TLS_READ;
@@ -227,6 +243,42 @@ static enum tls_step check_host(struct tls *t)
 
 /* --- the connection --------------------------------------------------------------------------- */
 
+/* Lets OpenSSL read as if nothing more had come yet. The rest stays with the descriptor, which stays readable. */
+static long on_read(BIO *bio, int operation, const char *bytes, size_t size, int argi, long argl,
+                    int result, size_t *processed)
+{
+    struct tls *t = (struct tls *)BIO_get_callback_arg(bio);
+
+    (void)bytes;
+    (void)argi;
+    (void)argl;
+    if (operation == (BIO_CB_READ | BIO_CB_RETURN) && result > 0 && processed) {
+        t->in_call += *processed;
+        t->idle += *processed;
+    } else if (operation == BIO_CB_READ && size > 0 &&
+               (t->in_call >= (t->up ? READ_IN_A_CALL : SHAKE_IN_A_CALL) || t->idle > IDLE_MOST)) {
+        BIO_set_retry_read(bio);
+        return -1;
+    }
+    return result;
+}
+
+static void bound_reads(struct tls *t)
+{
+    BIO *bio = SSL_get_rbio(t->ssl);
+
+    BIO_set_callback_arg(bio, (char *)t);
+    BIO_set_callback_ex(bio, on_read);
+    SSL_clear_mode(t->ssl, SSL_MODE_AUTO_RETRY);
+    SSL_set_options(t->ssl, SSL_OP_NO_RENEGOTIATION);
+}
+
+static void begin_call(struct tls *t)
+{
+    errno = 0;
+    t->in_call = 0;
+}
+
 int tls_open(struct tls_keys *keys, const struct node_address *a, int fd, struct tls **ret_tls)
 {
     struct tls *t;
@@ -253,6 +305,7 @@ int tls_open(struct tls_keys *keys, const struct node_address *a, int fd, struct
     SSL_set_app_data(t->ssl, t);
     SSL_set_verify(t->ssl, SSL_VERIFY_PEER, on_verified);
     SSL_set_connect_state(t->ssl);
+    bound_reads(t);
     ERR_clear_error();
     *ret_tls = t;
     return HF_OK;
@@ -276,12 +329,13 @@ enum tls_step tls_shake(struct tls *t)
 
     if (t->up)
         return TLS_DONE;
-    errno = 0;
+    begin_call(t);
     rc = SSL_do_handshake(t->ssl);
     if (rc != 1)
         return outcome(t, rc);
     if (check_host(t) != TLS_DONE)
         return TLS_ENDED;
+    t->idle = 0;
     t->up = true;
     return TLS_DONE;
 }
@@ -291,10 +345,11 @@ enum tls_step tls_feed(struct tls *t, struct redisReader *reader)
     char bytes[RECORD];
     int got;
 
-    errno = 0;
+    begin_call(t);
     got = SSL_read(t->ssl, bytes, sizeof(bytes));
     if (got <= 0)
         return outcome(t, got);
+    t->idle = 0;
     if (redisReaderFeed(reader, bytes, (size_t)got) != REDIS_OK)
         return end(t, HF_NODE_ERR_PROTOCOL, "it speaks no Redis protocol");
     return TLS_DONE;
@@ -308,7 +363,7 @@ static enum tls_step send_failed(struct tls *t, int rc)
 
     if (step != TLS_ENDED || t->error != HF_NODE_ERR_BROKEN)
         return step;
-    errno = 0;
+    begin_call(t);
     rc = SSL_read(t->ssl, &byte, 1);
     if (rc <= 0 && SSL_get_error(t->ssl, rc) == SSL_ERROR_SSL) {
         t->error = HF_NODE_ERR_NONE;
@@ -327,7 +382,7 @@ enum tls_step tls_send(struct tls *t, char **buffer)
     while (sent < length && step == TLS_DONE) {
         int rc;
 
-        errno = 0;
+        begin_call(t);
         rc = SSL_write(t->ssl, text + sent, (int)(length - sent));
         if (rc > 0)
             sent += (size_t)rc;

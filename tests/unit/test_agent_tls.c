@@ -13,6 +13,7 @@
 #include <hiredis/sds.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "agent/redis/tls.h"
@@ -449,6 +450,83 @@ TEST(a_server_of_tls_knows_our_knock)
     assert_int_equal(tls_knocked(&plain, first), HF_NODE_ERR_WANTS_TLS);
 }
 
+/* --- a peer that keeps OpenSSL busy ------------------------------------------------------------ */
+
+static int unread_by(int descriptor)
+{
+    int bytes = 0;
+
+    assert_int_equal(ioctl(descriptor, FIONREAD, &bytes), 0);
+    return bytes;
+}
+
+/* OpenSSL passes over each of them, and reads on. */
+static void asks_for_handshakes(int times)
+{
+    static const char question[] = {0x16, 3, 3, 0, 4, 0, 0, 0, 0};
+    char questions[1000 * sizeof(question)];
+
+    for (size_t i = 0; i < sizeof(questions); i++)
+        questions[i] = question[i % sizeof(question)];
+    for (int i = 0; i < times; i++)
+        (void)send(fd[1], questions, sizeof(questions), MSG_DONTWAIT);
+}
+
+TEST(a_peer_that_asks_for_handshakes_without_end)
+{
+    int calls = 0;
+
+    begin(keys);
+    do {
+        asks_for_handshakes(10);
+        int before = unread_by(fd[0]);
+
+        step = tls_shake(ours);
+        assert_true(before - unread_by(fd[0]) <= 5 * 1024);
+        calls++;
+    } while (step == TLS_READ && calls < TURNS);
+    fails(HF_NODE_ERR_TLS, "longer than 64 KiB");
+    assert_in_range(calls, 16, 17);
+}
+
+TEST(a_server_that_sends_tickets_without_end)
+{
+    redisReader *reader = redisReaderCreate();
+    int tickets = 0;
+
+    connects();
+    it_says("+PONG\r\n");
+    while ((step = tls_feed(ours, reader)) == TLS_READ && tickets++ < 10000) {
+        assert_int_equal(SSL_new_session_ticket(its), 1);
+        assert_int_equal(SSL_do_handshake(its), 1);
+    }
+    fails(HF_NODE_ERR_TLS, "tickets or keys of TLS");
+    assert_in_range(tickets, 100, 1000);
+    redisReaderFree(reader);
+}
+
+TEST(tickets_between_data_are_fine)
+{
+    connects();
+    for (int i = 0; i < 1000; i++) {
+        assert_int_equal(SSL_new_session_ticket(its), 1);
+        it_says("+PONG\r\n");
+    }
+}
+
+TEST(a_server_that_wants_a_new_handshake)
+{
+    redisReader *reader = redisReaderCreate();
+
+    assert_int_equal(SSL_CTX_set_max_proto_version(its_context, TLS1_2_VERSION), 1);
+    connects();
+    assert_int_equal(SSL_renegotiate(its), 1);
+    (void)SSL_do_handshake(its);
+    assert_int_not_equal(tls_feed(ours, reader), TLS_DONE);
+    assert_in_range(unread_by(fd[1]), 1, 60); /* an alert, and no ClientHello */
+    redisReaderFree(reader);
+}
+
 /* --- a reload --------------------------------------------------------------------------------- */
 
 TEST(without_keys_there_is_no_connection)
@@ -529,6 +607,10 @@ int main(void)
         ROW(a_server_that_ends_it_later),
         ROW(which_protocol_a_peer_speaks),
         ROW(a_server_of_tls_knows_our_knock),
+        ROW(a_peer_that_asks_for_handshakes_without_end),
+        ROW(a_server_that_sends_tickets_without_end),
+        ROW(tickets_between_data_are_fine),
+        ROW(a_server_that_wants_a_new_handshake),
         ROW(without_keys_there_is_no_connection),
         ROW(certificates_are_given_anew_while_a_connection_lives),
     };
