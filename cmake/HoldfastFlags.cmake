@@ -18,9 +18,9 @@ add_compile_options(-Wall -Wextra -Wshadow
 if(HOLDFAST_WERROR)
     add_compile_options(-Werror)
 endif()
-if(CMAKE_C_COMPILER_ID MATCHES "Clang")
-    add_compile_options(-Wthread-safety -Werror=thread-safety)
-endif()
+# The C and the C++ compiler may be of two makes.
+add_compile_options("$<$<COMPILE_LANG_AND_ID:C,Clang,AppleClang>:-Wthread-safety;-Werror=thread-safety>"
+                    "$<$<COMPILE_LANG_AND_ID:CXX,Clang,AppleClang>:-Wthread-safety;-Werror=thread-safety>")
 
 if(HOLDFAST_SANITIZE STREQUAL "address")
     set(HOLDFAST_SANITIZE_FLAGS -fsanitize=address,undefined -fno-sanitize-recover=undefined)
