@@ -815,6 +815,29 @@ def counter(run):
     return path
 
 
+@scenario("without select.poll, which eventlet takes away, locks work by select.select", sanitizers=False)
+def no_poll(run):
+    fleet(run)
+    python(run, """
+        import select
+        del select.poll, select.epoll
+        calls, real = [], select.select
+        select.select = lambda *args: calls.append(args) or real(*args)
+        def hold():
+            with Lock("a", wait=20):
+                time.sleep(0.3)
+        holder = threading.Thread(target=hold)
+        holder.start()
+        time.sleep(0.1)
+        with Lock("a", wait=20) as lock:
+            assert lock.held
+        holder.join()
+        assert calls
+        with Lock("a", wait=20, on_change=lambda *_: None):
+            pass
+    """)
+
+
 @scenario("threads share a client: they exclude each other, wait without the interpreter's lock, and one of two releases", sanitizers=False)
 def threads(run):
     fleet(run)

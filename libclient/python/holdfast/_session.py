@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 import weakref
-from typing import Callable, Deque, Dict, Iterable, Optional, Tuple
+from typing import Callable, Deque, Dict, Iterable, List, Optional, Tuple
 
 from . import _abi
 from ._request import Op, Recorded, interrupted, raise_interrupted
@@ -166,9 +166,7 @@ class Session(Base):
         weakref.finalize(self, _close_all, (self._kicked, self._kick)).atexit = False
         os.set_blocking(self._kicked, False)
         os.set_blocking(self._kick, False)
-        self._poll = select.poll()
-        self._poll.register(fd, select.POLLIN)
-        self._poll.register(self._kicked, select.POLLIN)
+        self._sleep = _sleeper((fd, self._kicked))
         sessions.add(self)
 
     def wait(self, op: Op, progress: Optional[Callable[[], None]] = None) -> None:
@@ -201,10 +199,9 @@ class Session(Base):
 
     def _turn(self, slice_ms: int) -> None:
         """The leader's: one sleep, and all that is due."""
-        for fd, _ in self._poll.poll(slice_ms):
-            if fd == self._kicked:
-                with contextlib.suppress(BlockingIOError):
-                    os.read(self._kicked, 4096)
+        if self._kicked in self._sleep(slice_ms):
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._kicked, 4096)
         _abi.hf_dispatch(self.handle)
         raise_interrupted()
         with self.mutex:
@@ -289,6 +286,16 @@ class Session(Base):
         self._ops = {}
         self._leader, self._watcher = 0, None
         self._closed = True
+
+
+def _sleeper(fds: Tuple[int, ...]) -> Callable[[int], List[int]]:
+    """A function that sleeps for so many milliseconds, or until some of `fds` can be read, which it returns."""
+    if not hasattr(select, "poll"):  # eventlet has taken it away: its select() lets other green threads run
+        return lambda ms: select.select(fds, [], [], ms / 1000)[0]
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return lambda ms: [fd for fd, _ in poll.poll(ms)]
 
 
 class _Bell:
