@@ -2,9 +2,12 @@
 #include "libclient/internal.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "shm/index.h"
+#include "shm/slot.h"
 #include "shm/version.h"
 
 /* A try is decided by the agent within a few attempts (T/15 each) on the nodes. */
@@ -44,7 +47,7 @@ int hfc_acquire_check(const struct hf_acquire_options *options)
     if (options->wait_ms < -1)
         return hfc_fail(HF_EINVAL, "give -1 as wait_ms to wait without limit, not %" PRId64,
                         options->wait_ms);
-    if (options->flags & ~(unsigned)(HF_ACQUIRE_RUN | HF_ACQUIRE_GUARDED))
+    if (options->flags & ~(unsigned)(HF_ACQUIRE_RUN | HF_ACQUIRE_GUARDED | HF_ACQUIRE_BLOCKS))
         return hfc_fail(HF_EINVAL, "unknown flags 0x%x", options->flags);
     if (options->heartbeat_ms && options->heartbeat_ms < HF_HEARTBEAT_LEAST_MS)
         return hfc_fail(HF_EINVAL, "use a heartbeat of at least %d ms, not %u ms",
@@ -57,6 +60,65 @@ static int check(const struct hf_acquire_options *options)
     int status = hfc_acquire_check(options);
 
     return status < 0 ? status : hfc_acquire_check_name(options->name, options->name_len);
+}
+
+/* --- waiting for oneself ----------------------------------------------------------------------- */
+
+/* A number that no other thread of this process has, nor will have. */
+static uint64_t this_thread(void)
+{
+    static _Atomic uint64_t last;
+    static _Thread_local uint64_t number;
+
+    if (!number)
+        number = atomic_fetch_add(&last, 1) + 1;
+    return number;
+}
+
+/* Most names are not held by this process: then nothing is walked over. */
+static bool may_be_own(hf_client *client, const struct hf_name *name) REQUIRES(hfc_locked)
+{
+    struct hf_slot_view slot;
+
+    if (TAILQ_EMPTY(&client->leases))
+        return false;
+    return client->link != HFC_LINK_UP || hf_index_find(&client->session->map->table, name->bytes,
+                                                        name->len, &slot) != HF_ENOTHELD;
+}
+
+static bool is_own(hf_client *client, const struct hf_name *name) REQUIRES(hfc_locked)
+{
+    struct hfc_lease *lease;
+    struct hf_slot_view slot;
+
+    if (!may_be_own(client, name))
+        return false;
+    TAILQ_FOREACH (lease, &client->leases, link)
+        if (lease->thread == this_thread() && hf_held(&lease->handle) &&
+            hf_slot_read_named(&lease->map->table, lease->slot, name->bytes, name->len, &slot) ==
+                HF_OK)
+            return true;
+    return false;
+}
+
+int hfc_acquire_check_own(hf_client *client, const struct hf_acquire_options *options,
+                          const struct hf_name *names, size_t count)
+{
+    if (options->wait_ms == 0)
+        return HF_OK;
+    for (size_t i = 0; i < count; i++) {
+        if (!is_own(client, &names[i]))
+            continue;
+        hfc_keep_index((int)i);
+        return hfc_fail(HF_EDEADLK, "this thread holds the lock by this client and would wait for "
+                                    "itself; release it first, or pass the lease on");
+    }
+    return HF_OK;
+}
+
+void hfc_acquire_of_thread(hf_op *op)
+{
+    op->thread = this_thread();
 }
 
 /* --- the result --------------------------------------------------------------------------- */
@@ -125,6 +187,7 @@ static int acquire_result(hf_op *op, hf_lease **ret_lease) REQUIRES(hfc_locked)
 
     if (status == HF_OK) {
         *ret_lease = op->lease;
+        hfc_lease_of(op->lease)->thread = op->thread;
         op->lease = NULL;
     } else {
         hfc_acquire_explain(op, "");
@@ -212,8 +275,12 @@ int hf_acquire_with(hf_client *client, const struct hf_acquire_options *options,
     if (!ret_lease)
         return hfc_fail(HF_EINVAL, "ret_lease is NULL");
     hfc_lock(client);
-    status = hfc_acquire_begin(client, options, &op);
+    status = hfc_acquire_check_own(client, options,
+                                   &(struct hf_name){options->name, options->name_len}, 1);
+    if (status == HF_OK)
+        status = hfc_acquire_begin(client, options, &op);
     if (status == HF_OK) {
+        hfc_acquire_of_thread(op);
         hfc_op_wait(op);
         status = acquire_result(op, ret_lease);
     }
@@ -255,9 +322,15 @@ int hf_acquire_start(hf_client *client, const struct hf_acquire_options *options
     if (!ret_op)
         return hfc_fail(HF_EINVAL, "ret_op is NULL");
     hfc_lock(client);
-    status = hfc_acquire_begin(client, options, ret_op);
+    if (options->flags & HF_ACQUIRE_BLOCKS)
+        status = hfc_acquire_check_own(client, options,
+                                       &(struct hf_name){options->name, options->name_len}, 1);
     if (status == HF_OK)
+        status = hfc_acquire_begin(client, options, ret_op);
+    if (status == HF_OK) {
+        hfc_acquire_of_thread(*ret_op);
         hfc_timer_pull(client, hfc_op_next(*ret_op));
+    }
     hfc_unlock(client);
     return status;
 }

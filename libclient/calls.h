@@ -187,6 +187,12 @@ bool hfc_op_progress(hf_op *op) REQUIRES(hfc_locked);
 
 /* Checks all but the name: HF_EINVAL with the message set. */
 int hfc_acquire_check(const struct hf_acquire_options *options);
+/* HF_EDEADLK, with message and index set, if this thread holds one of these by this client and would wait for itself. A try
+ * is not refused. (!) Not each thread that shares the client: others may wait for this one's release. */
+int hfc_acquire_check_own(hf_client *client, const struct hf_acquire_options *options,
+                          const struct hf_name *names, size_t count) REQUIRES(hfc_locked);
+/* What is granted to this request is this thread's. */
+void hfc_acquire_of_thread(hf_op *op) REQUIRES(hfc_locked);
 int hfc_acquire_check_name(const void *name, size_t name_len);
 int hfc_acquire_begin(hf_client *client, const struct hf_acquire_options *options, hf_op **ret_op)
     REQUIRES(hfc_locked);

@@ -85,6 +85,7 @@ enum {
     HF_EPENDING = -204,  /* not decided yet */
     HF_EINTR = -205,     /* a signal handler ended the wait */
     HF_EDONE = -206,     /* the job has run in this period */
+    HF_EDEADLK = -207,   /* this thread holds the lock by this client, and would wait for itself */
     HF_ENOAGENT = -301,  /* no agent answers */
     HF_EGOING = -302,    /* the agent is going away */
     HF_ENOQUORUM = -303, /* too few nodes may vote (down, or in quarantine) */
@@ -294,7 +295,8 @@ struct hf_acquire_options {
 
 /* Blocks until granted, refused, or the wait is over. `ttl_ms` 0 takes the agent's default;
  * `wait_ms` 0 tries once (HF_EBUSY), -1 waits without limit. The agent queues the waiters of this
- * host, first come first served. While no agent answers, a wait keeps trying to attach until its end.
+ * host, first come first served. A thread that holds the lock by this client, and would wait for itself, is refused at
+ * once (HF_EDEADLK). While no agent answers, a wait keeps trying to attach until its end.
  * Errors: HF_EBUSY, HF_ETIMEDOUT, HF_EINTR, HF_ENOQUORUM, HF_ENAME, HF_EPERM (a rule of this host's
  * agent keeps the name for others), HF_ETTL, HF_EFLEET, HF_EFULL, HF_ELIMIT, HF_EGOING, HF_ENOAGENT (also when the agent hangs: a second after the end of the wait or
  * try), HF_ELOST (granted, and lost before it could be used). */
@@ -342,7 +344,8 @@ HF_EXPORT int hf_once_take_back(hf_lease *lease, int64_t period_ms, int64_t befo
 /* --- releasing, waiting, noticing a loss ---------------------------------------------------- */
 
 /* The handle holds nothing from the first instruction on; then the agent deletes the key on all
- * nodes. HF_OK when a majority answered; HF_ELOST when the lease had been lost before; HF_ETIMEDOUT
+ * nodes. HF_OK when a majority answered; HF_ELOST when the lease had been lost before, or a majority did
+ * not have its key any more; HF_ETIMEDOUT
  * or HF_ENOAGENT when there was no answer in time: the key then expires by its TTL. (The call waits
  * for the agent's answer until a second after the validity.) Frees the lease in every case.
  * HF_ENOTHELD for NULL. */

@@ -16,7 +16,10 @@ enum {
     HF_ACQUIRE_RUN = 1, /* the lease ends only when hf_release_reaped() says that the job is gone */
     /* with it: no job starts before a second process has joined (hf_join()), so until then the
      * lease ends with this process */
-    HF_ACQUIRE_GUARDED = 2
+    HF_ACQUIRE_GUARDED = 2,
+    /* hf_acquire_start(), hf_acquire_all_start(): this thread does nothing but wait for it, so HF_EDEADLK as for
+     * hf_acquire() */
+    HF_ACQUIRE_BLOCKS = 4
 };
 
 /* --- the end of a job ---------------------------------------------------------------------------- */

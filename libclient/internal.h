@@ -149,6 +149,7 @@ struct hf_op {
     bool relayed; /* the whole reports its progress */
     int status;
     hf_lease *lease; /* granted */
+    uint64_t thread; /* that asked for it */
     void (*progress)(const struct hf_progress *progress, void *arg);
     void *arg;
     struct hf_progress progress_now;
@@ -168,6 +169,7 @@ struct hfc_lease {
     hf_client *client;
     struct hfc_map *map;
     uint64_t fence;
+    uint64_t thread; /* that asked for it; 0: nobody is refused for it */
     uint32_t slot, generation, ttl_ms;
     uint32_t beat_word; /* 0: none */
     int number;         /* of a counted lock's slot; HF_ENOTHELD: it is none */

@@ -47,6 +47,7 @@ int hfc_lease_make(hf_client *client, uint32_t slot, uint32_t generation, uint64
     lease->generation = generation;
     lease->ttl_ms = atomic_load(&at->ttl_ms);
     lease->run = run;
+    lease->thread = 0;
     lease->number = HF_ENOTHELD;
     lease->beat_word = beat_word;
     lease->reported = HF_STATE_HELD;

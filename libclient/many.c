@@ -341,6 +341,7 @@ static int many_result(hf_op *whole, hf_lease **ret_leases) REQUIRES(hfc_locked)
             struct hfc_part *part = &many->parts[i];
 
             ret_leases[part->index] = part->lease;
+            hfc_lease_of(part->lease)->thread = whole->thread;
             part->lease = NULL;
         }
     }

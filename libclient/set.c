@@ -175,8 +175,11 @@ int hf_acquire_all(hf_client *client, const struct hf_acquire_options *options,
     if (!ret_leases)
         return hfc_fail(HF_EINVAL, "ret_leases is NULL");
     hfc_lock(client);
-    status = start(client, options, names, count, &op);
+    status = hfc_acquire_check_own(client, options, names, count);
+    if (status == HF_OK)
+        status = start(client, options, names, count, &op);
     if (status == HF_OK) {
+        hfc_acquire_of_thread(op);
         hfc_op_wait(op);
         status = op->kind->result(op, ret_leases);
         hfc_op_settle(client);
@@ -197,7 +200,12 @@ int hf_acquire_all_start(hf_client *client, const struct hf_acquire_options *opt
     if (!ret_op)
         return hfc_fail(HF_EINVAL, "ret_op is NULL");
     hfc_lock(client);
-    status = start(client, options, names, count, ret_op);
+    if (options->flags & HF_ACQUIRE_BLOCKS)
+        status = hfc_acquire_check_own(client, options, names, count);
+    if (status == HF_OK)
+        status = start(client, options, names, count, ret_op);
+    if (status == HF_OK)
+        hfc_acquire_of_thread(*ret_op);
     hfc_unlock(client);
     return status;
 }

@@ -21,6 +21,7 @@
     X(HF_EPENDING, -204, "not decided yet")                                                        \
     X(HF_EINTR, -205, "a signal handler ended the wait")                                           \
     X(HF_EDONE, -206, "it has run in this period")                                                 \
+    X(HF_EDEADLK, -207, "this thread holds it, and would wait for itself")                         \
     /* the agent and its nodes */                                                                  \
     X(HF_ENOAGENT, -301, "no agent answers")                                                       \
     X(HF_EGOING, -302, "the agent is going away")                                                  \

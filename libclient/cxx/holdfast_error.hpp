@@ -29,6 +29,7 @@ enum class errc {
     canceled = HF_ECANCELED,
     pending = HF_EPENDING,
     interrupted = HF_EINTR,
+    deadlock = HF_EDEADLK,
     no_agent = HF_ENOAGENT,
     agent_going = HF_EGOING,
     no_quorum = HF_ENOQUORUM,
@@ -69,6 +70,8 @@ class status_category final : public std::error_category
             return std::errc::timed_out;
         case HF_ECANCELED:
             return std::errc::operation_canceled;
+        case HF_EDEADLK:
+            return std::errc::resource_deadlock_would_occur;
         case HF_EINTR:
             return std::errc::interrupted;
         case HF_ENOMEM:

@@ -164,6 +164,50 @@ def arguments(run):
         """)
 
 
+@scenario("a lock within the same lock is refused, of a thread and of a task; another thread or task waits", sanitizers=False)
+def within_itself(run):
+    fleet(run)
+    python(run, """
+        with Lock("job"):
+            began = time.monotonic()
+            for wait in (None, 5):
+                error = raises(WouldDeadlock, Lock("job", wait=wait).acquire)
+                assert error.code == -207 and error.name == "job", error
+            assert time.monotonic() - began < 2
+            assert Lock("job").acquire(blocking=False) is False
+            raises(WouldDeadlock, LockSet(["a", "job"]).acquire)
+            other = Lock("job")
+            thread = threading.Thread(target=other.acquire)
+            thread.start()
+            time.sleep(0.1)
+        thread.join(10)
+        assert other.held
+        assert Lock("job").acquire(timeout=0.05) is False  # another thread's
+        other.release()
+
+        async def waits():
+            async with AsyncLock("job"):
+                return True
+
+        async def main():
+            async with AsyncLock("job"):
+                began = time.monotonic()
+                try:
+                    await AsyncLock("job").acquire()
+                    raise AssertionError("it has it twice")
+                except WouldDeadlock as error:
+                    assert error.code == -207 and error.name == "job", error
+                assert await AsyncLock("job").acquire(blocking=False) is False
+                assert time.monotonic() - began < 2
+                task = asyncio.create_task(waits())
+                await asyncio.sleep(0.1)
+            assert await asyncio.wait_for(task, 10)
+            async with AsyncLock("job"):
+                pass
+        asyncio.run(main())
+        """)
+
+
 @scenario("a lock cannot be copied or pickled, and says so", sanitizers=False)
 def copies(run):
     fleet(run)

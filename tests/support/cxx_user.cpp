@@ -89,6 +89,18 @@ static void holds(const std::string &name)
     MUST(lease(other, name, 10s).held());
 }
 
+// Refused at once; another client may wait.
+static void waits_for_itself(const std::string &name)
+{
+    holdfast::client client;
+    lease held(client, name);
+
+    MUST(thrown_by([&] { lease(client, name, 10s); }) == errc::deadlock);
+    MUST(thrown_by([&] { lease again(client, name); }) == errc::deadlock);
+    MUST(!lease(client, name, std::try_to_lock));
+    MUST(held.held());
+}
+
 // A job of a moment, once although another host comes a little later.
 static void keeps(const std::string &name)
 {
@@ -534,10 +546,11 @@ int main(int argc, char **argv)
     const struct {
         const char *name;
         void (*run)(const std::string &name);
-    } cases[] = {{"holds", holds},     {"keeps", keeps},   {"moves", moves}, {"fails", fails},
-                 {"forks", forks},     {"hears", hears},   {"beats", beats}, {"pends", pends},
-                 {"several", several}, {"shares", shares}, {"warns", warns}, {"excludes", excludes},
-                 {"counts", counts}};
+    } cases[] = {{"holds", holds},       {"keeps", keeps},   {"itself", waits_for_itself},
+                 {"moves", moves},       {"fails", fails},   {"forks", forks},
+                 {"hears", hears},       {"beats", beats},   {"pends", pends},
+                 {"several", several},   {"shares", shares}, {"warns", warns},
+                 {"excludes", excludes}, {"counts", counts}};
 
     if (argc != 3)
         return 2;

@@ -39,6 +39,7 @@ from .errors import (
     Timeout,
     Unavailable,
     VersionMismatch,
+    WouldDeadlock,
 )
 from .job import job_beat
 from .lock import ExclusiveLock, Lock, LockSet, SharedLock, Slots, all_of, synchronize
@@ -88,6 +89,7 @@ __all__ = [
     "Timeout",
     "Unavailable",
     "VersionMismatch",
+    "WouldDeadlock",
     "__version__",
     "all_of",
     "default_client",

@@ -18,7 +18,7 @@ SONAME = "libholdfast.so.1"
 
 OK = 0
 EINVAL, ENAME, ETTL, EPERM = -101, -102, -103, -104
-EBUSY, ETIMEDOUT, ECANCELED, EPENDING, EINTR, EDONE = -201, -202, -203, -204, -205, -206
+EBUSY, ETIMEDOUT, ECANCELED, EPENDING, EINTR, EDONE, EDEADLK = -201, -202, -203, -204, -205, -206, -207
 ENOAGENT, EGOING, ENOQUORUM, EFLEET, EFULL, ELIMIT = -301, -302, -303, -304, -305, -306
 EVERSION, ETIMENS, EPROTO, ETABLE, EDRAINED = -307, -308, -309, -310, -311
 ELOST, ENOTHELD, EFORKED = -401, -402, -403
@@ -60,6 +60,9 @@ class Progress(ctypes.Structure):
         ("index", c_size_t),
         ("place", c_uint32),
     ]
+
+
+ACQUIRE_BLOCKS = 4
 
 
 class AcquireOptions(ctypes.Structure):

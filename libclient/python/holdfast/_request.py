@@ -102,6 +102,8 @@ class Wanted:
 
     label: str
     count = 1
+    plain: Tuple[bytes, ...] = ()
+    """The names of plain locks: who holds one would wait for itself."""
 
     def start(self, client: int, options: _abi.AcquireOptions, op: "Op") -> None:
         raise NotImplementedError
@@ -114,6 +116,7 @@ class Wanted:
 class One(Wanted):
     def __init__(self, name: Name) -> None:
         self.raw = bytes_of(name)
+        self.plain = (self.raw,)
         self.label = _abi.text(self.raw)
 
     def start(self, client: int, options: _abi.AcquireOptions, op: "Op") -> None:
@@ -130,6 +133,7 @@ class All(Wanted):
             raise InvalidArgument(f"use 1 to {_abi.SET_MAX} names: these are {len(self.raw)}")
         if len(set(self.raw)) != len(self.raw):
             raise InvalidArgument("use each name once in a set")
+        self.plain = tuple(self.raw)
         self.names = tuple(_abi.text(raw) for raw in self.raw)
         self.label = ", ".join(self.names)
         self.count = len(self.raw)
@@ -165,6 +169,10 @@ class Shared(Slot):
 
 class Exclusive(One):
     count = _abi.EXCLUSIVE_NAME + 1  # of all slots, and of the name itself
+
+    def __init__(self, name: Name) -> None:
+        super().__init__(name)
+        self.plain = ()
 
     def start(self, client: int, options: _abi.AcquireOptions, op: "Op") -> None:
         options.name, options.name_len = self.raw, len(self.raw)

@@ -14,7 +14,7 @@ from ._abi import SET_MAX
 from ._holding import CountedName, Holding, OneName, SeveralNames, WholeName, check_callback, decide_wait
 from ._request import All, Exclusive, One, Op, Shared, Slot, Wanted, raise_interrupted, wait_ms
 from ._session import Base, Lease, logger, sessions
-from .errors import Forked, HoldfastError, Lost, NotAcquired, NotHeld, error_of
+from .errors import Forked, HoldfastError, Lost, NotAcquired, NotHeld, WouldDeadlock, error_of
 from .types import AgentInfo, Name, Progress, State
 
 OnProgress = Callable[[Progress], None]
@@ -34,6 +34,7 @@ class AsyncSession(Base):
             raise error_of(status, _abi.last_failure()[0])
         self.handle = client.value or 0
         self._waiting: Dict["asyncio.Future[None]", Optional[Op]] = {}  # None: for the connection
+        self._own: "weakref.WeakValueDictionary[bytes, AsyncHolding]" = weakref.WeakValueDictionary()
         self._fd: int = _abi.hf_fd(self.handle)
         if self._fd < 0:
             raise error_of(self._fd, _abi.last_failure()[0])
@@ -76,6 +77,17 @@ class AsyncSession(Base):
                     lease.callback(state)
                 except Exception:
                     logger.exception("the callback of %s failed at %s", lease.name, state.name)
+
+    def own(self, holding: "AsyncHolding", wanted: Wanted) -> None:
+        for name in wanted.plain:
+            self._own[name] = holding
+
+    def check_own(self, wanted: Wanted) -> None:
+        """A task that waits for a lock that it holds itself waits for ever; another task may be waited for."""
+        for name in wanted.plain:
+            holding = self._own.get(name)
+            if holding is not None and holding.held and holding._task is asyncio.current_task():
+                raise WouldDeadlock("this task holds the lock and would wait for itself; release it first", name=_abi.text(name))
 
     def end_waits(self) -> None:
         """Nobody acquires here any more. Releases go on."""
@@ -222,6 +234,7 @@ class AsyncHolding(Holding):
         self._given = client
         self._client = client  # of the last acquire
         self._body: Optional[_Body] = None
+        self._task: "Optional[asyncio.Task[Any]]" = None  # that acquired it
 
     async def acquire(self, blocking: bool = True, timeout: Optional[float] = None) -> bool:
         """As Lock.acquire(). A task that is cancelled meanwhile holds nothing."""
@@ -277,6 +290,8 @@ class AsyncHolding(Holding):
         op = Op(self._wanted.count)
         try:
             self._begin(op)
+            if options.wait_ms != 0:
+                session.check_own(self._wanted)
             self._client = client
             if self._on_progress is not None:
                 op.want_progress(options)
@@ -289,6 +304,8 @@ class AsyncHolding(Holding):
                 return failure
             leases = session.granted(op, self._wanted.label)
             self._granted(leases)
+            self._task = asyncio.current_task()
+            session.own(self, self._wanted)
             for lease in leases:
                 session.watch(lease, self._changed)
             return None

@@ -6,6 +6,7 @@
         NotAcquired: Busy, Timeout (TimeoutError)                    another has it
         Unavailable: NoAgent, NoQuorum, Drained, ...                 nobody could have got it
         NotHeld: Lost, Forked                                        it is not held, or not any more
+        WouldDeadlock                                                this thread or task holds it
         Cancelled, SystemCallError
 """
 from __future__ import annotations
@@ -78,6 +79,12 @@ class Timeout(NotAcquired, TimeoutError):
     """... and the wait is over. From release(): no answer came in time, so the lock may stay taken for its TTL."""
 
     code = _abi.ETIMEDOUT
+
+
+class WouldDeadlock(HoldfastError):
+    """This thread, or this task, holds the lock by this client, and would wait for itself."""
+
+    code = _abi.EDEADLK
 
 
 class Cancelled(HoldfastError):

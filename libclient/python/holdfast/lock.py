@@ -6,7 +6,7 @@ import inspect
 from types import TracebackType
 from typing import Any, Callable, Optional, Sequence, Tuple, Type, TypeVar, cast
 
-from ._abi import SET_MAX
+from ._abi import ACQUIRE_BLOCKS, SET_MAX
 from ._holding import CountedName, Holding, OneName, SeveralNames, WholeName, check_callback, decide_wait
 from ._request import All, Exclusive, One, Op, Shared, Slot, Wanted, wait_ms
 from ._session import Lease, Session, logger
@@ -99,6 +99,8 @@ class ThreadHolding(Holding):
     def _acquire(self, wait: Optional[float]) -> Optional[Exception]:
         """None: granted. NotAcquired is returned, all else raised."""
         options = self._terms.options(wait_ms(wait))
+        if self._wanted.plain:
+            options.flags = ACQUIRE_BLOCKS
         session = self._client._connected()
         op = Op(self._wanted.count)
         try:
