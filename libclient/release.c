@@ -47,6 +47,7 @@ struct release {
     hf_client *client;
     hf_op *op; /* NULL: there is nothing to wait for */
     int status;
+    bool reaped;
     const char *over; /* why the lease was over before; NULL: it was not */
 };
 
@@ -58,7 +59,7 @@ static void release_begin(hf_lease *handle, bool reaped, struct release *ret_rel
     int64_t until_ns, now = hfc_now();
     int state;
 
-    *r = (struct release){0};
+    *r = (struct release){.reaped = reaped};
     if (!handle) {
         r->status = hfc_fail(HF_ENOTHELD, "the lease is NULL");
         return;
@@ -103,7 +104,8 @@ static int release_end(struct release *r)
     if (r->op) {
         hfc_lock(r->client);
         hfc_op_wait(r->op);
-        r->status = r->op->status == HF_ENOTHELD || r->over ? HF_ELOST : r->op->status;
+        r->status =
+            r->over || (r->op->status == HF_ENOTHELD && !r->reaped) ? HF_ELOST : r->op->status;
         if (r->status < 0)
             hfc_fail(r->status, "%s", *r->op->text ? r->op->text : hf_status_text(r->status));
         hfc_op_abandon(r->op);

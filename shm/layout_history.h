@@ -26,6 +26,10 @@ enum hf_event_kind {
                                  `value`: the number of nodes on which it succeeded */
     HF_EVENT_DENIED = 15, /* a process of this host may not do that with the name; pid, uid: its;
                                  `value`: 1 take, 2 see, 4 force */
+    HF_EVENT_FOUND_LOST =
+        16, /* its release found that it had been lost; `reason`: FOREIGN, MISSING */
+    HF_EVENT_SKIPPED =
+        17, /* once per period: not run; `value`: so many ms after the start that counts */
     /* of the agent */
     HF_EVENT_AGENT_STARTED = 32, /* `value`: leases readopted */
     HF_EVENT_AGENT_ENDING = 33,

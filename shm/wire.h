@@ -117,7 +117,8 @@ enum hf_wire_op {
     HF_OP_ITEM = 11,  /* completions only: a hf_listing_item */
     HF_OP_DRAIN = 12, /* since 1.4: grant nothing new, or (HF_REQ_UNDRAIN) grant again */
     /* since 1.5: whether a job has run in this period; if not, it is written that it starts. By slot and
-     * generation; `target`: a random number of the asker's own, the same when the request is sent again */
+     * generation; `target`: a random number of the asker's own, the same when the request is sent again. With
+     * `name` instead of a slot: LAST and FORGET */
     HF_OP_ONCE = 13,
 };
 
@@ -129,6 +130,11 @@ enum hf_request_flag {
     HF_REQ_WAIT = 1 << 4,    /* query: answered when it is free, or at the deadline */
     HF_REQ_UNDRAIN = 1 << 5, /* drain: the end of it */
     HF_REQ_TAKE_BACK = 1 << 6, /* once: the job failed; `target`, the start before, counts again */
+    HF_REQ_ENDED =
+        1
+        << 7, /* once: the job has ended; `target`: enum hf_once_end, and << 8 its code or signal */
+    HF_REQ_LAST = 1 << 8,   /* once: only tells the last run of `name` */
+    HF_REQ_FORGET = 1 << 9, /* once: the last run of `name` counts no more, by an operator's word */
 };
 
 #define HF_ENTRY_SIZE         512
@@ -187,9 +193,19 @@ struct hf_completion_entry {
     uint8_t query_answered, query_holding, query_forced, query_free; /* how many nodes */
     uint8_t drained_before; /* since 1.4; drain: whether it was drained before this request */
     uint8_t query_kept;     /* since 1.5; query: on how many nodes it is only kept */
-    uint8_t reserved[9];
+    /* since 1.5; once: `fence` is when the last run was started, microseconds of Unix time (0 never),
+     * `holder` who started it; how it ended: enum hf_once_end, its code or signal */
+    uint8_t once_end, once_code;
+    uint8_t reserved[7];
 };
 _Static_assert(sizeof(struct hf_completion_entry) == HF_ENTRY_SIZE, "layout");
+
+enum hf_once_end {
+    HF_ONCE_OPEN = 0, /* it has not ended, or nobody could say so */
+    HF_ONCE_EXITED = 1,
+    HF_ONCE_KILLED = 2, /* by a signal */
+    HF_ONCE_LOST = 3,   /* its lock was lost, and it was stopped */
+};
 
 enum hf_query_outcome {
     HF_QUERY_NONE = 0,

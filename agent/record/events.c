@@ -107,6 +107,15 @@ void event_released(struct agent *agent, const struct lease *lease)
     put(agent, HF_EVENTS_GRANTS, &event);
 }
 
+void event_found_lost(struct agent *agent, const struct lease *lease, enum hf_loss_reason reason)
+{
+    struct hf_event event = of_lease(agent, lease, HF_EVENT_FOUND_LOST);
+
+    event.reason = (uint8_t)reason;
+    event.value = hf_dur_ms(hf_time_since((hf_time){event.at_ns}, lease->since));
+    put(agent, HF_EVENTS_GRANTS, &event);
+}
+
 void event_taken_over(struct agent *agent, const struct lease *lease, hf_time valid,
                       uint16_t voting, hf_dur waited)
 {

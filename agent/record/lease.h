@@ -66,8 +66,9 @@ struct lease {
     struct token token;
 
     /* owned by the renewal thread between MSG_GRANTED and MSG_ENDED */
-    bool job_stopped : 1, job_killed : 1; /* told by a guardian */
-    bool releasing : 1;                   /* the release is under way */
+    bool job_stopped : 1, job_killed : 1;      /* told by a guardian */
+    bool releasing : 1;                        /* the release is under way */
+    bool found_foreign : 1, found_missing : 1; /* lease_found() */
     uint16_t undescribed; /* bit per node: its record is to be written (renewal_records.c) */
     int8_t blamed;        /* the node whose void vote made it LOSING or LOST; -1 none */
 
@@ -100,6 +101,19 @@ struct lease *lease_new(int nodes, const struct lease_words *words);
 void lease_free(struct lease *lease); /* at once: only a lease that never was in a table */
 /* Sets what differs from the default: granted at `since`, no end of the token. Needs an extra. */
 void lease_set_token(struct lease *lease, hf_time won, hf_time token_end);
+
+/* Its release found that it had been lost (agent/redis/release_order.h), or not: HF_LOSS_NONE. */
+static inline void lease_found(struct lease *lease, enum hf_loss_reason gone)
+{
+    lease->found_foreign = gone == HF_LOSS_FOREIGN;
+    lease->found_missing = gone == HF_LOSS_MISSING;
+}
+static inline enum hf_loss_reason lease_found_gone(const struct lease *lease)
+{
+    return lease->found_foreign   ? HF_LOSS_FOREIGN
+           : lease->found_missing ? HF_LOSS_MISSING
+                                  : HF_LOSS_NONE;
+}
 
 static inline struct lease_node *lease_node(const struct lease *lease, int node)
 {

@@ -61,6 +61,7 @@ struct link_reply {
     hf_time sent;           /* before the first byte */
     hf_time received;       /* when it was processed */
     /* LINK_ANSWERED only: */
+    bool doubtful; /* release: another server may have answered */
     hf_nodetime node_time;
     char nonce[TRUST_NONCE_LEN + 1];   /* of the sentinel, "" absent */
     char digest[FLEET_DIGEST_LEN + 1]; /* of the fleet's record, "" none */

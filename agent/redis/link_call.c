@@ -139,6 +139,7 @@ static void script_answered(struct link *link, struct call *call, const redisRep
         reply.error = HF_NODE_ERR_NOSCRIPT;
         reply.error_text = "not counted: it is in doubt who answers";
     }
+    reply.doubtful = link->doubted;
     reply.tracked = tracking_stands(link, call->mark);
     if (reply.error == HF_NODE_ERR_NOSCRIPT) {
         hf_time deadline = call->deadline.item.at;

@@ -11,6 +11,7 @@ struct release_order release_order(const void *key, size_t key_len, const struct
                                   .nodes = nodes,
                                   .doubt_until = HF_TIME_PAST,
                                   .keep_until = HF_TIME_PAST,
+                                  .covered = HF_TIME_PAST,
                                   .attempt = attempt,
                                   .ttl = ttl};
 }
@@ -35,6 +36,11 @@ void release_order_keep(struct release_order *order, hf_time until, bool job_may
 {
     order->keep_until = until;
     order->job_may_live = job_may_live;
+}
+
+void release_order_judge(struct release_order *order, hf_time valid)
+{
+    order->covered = valid;
 }
 
 void release_order_tell(struct release_order *order, release_done_fn *done, void *arg)

@@ -7,13 +7,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shm/layout.h"
 #include "shm/nstime.h"
 
 struct lease;
+struct link_reply;
 struct token;
 
-/* `done`: on how many nodes it is; of a key that is kept, how many keep it. `owner` is the releaser's. */
-typedef void release_done_fn(int done, void *arg, void *owner);
+struct release_outcome {
+    int done; /* on how many nodes it is; of a key that is kept, how many keep it */
+    /* (!) A lock that was lost, though nobody had noticed: FOREIGN or MISSING where q nodes did not have the token before
+     * `covered`, as far as their word counts; else NONE. A node without an answer proves nothing. */
+    enum hf_loss_reason gone;
+};
+/* `owner` is the releaser's. */
+typedef void release_done_fn(const struct release_outcome *outcome, void *arg, void *owner);
+/* Whether this node's word that it has not the token counts: it has not forgotten, as far as that is known. */
+typedef bool release_counts_fn(int node, const struct link_reply *reply, void *owner);
 
 struct release_order {
     const void *key;
@@ -24,6 +34,8 @@ struct release_order {
     hf_time doubt_until; /* deadline of the last of those commands */
     hf_time keep_until;  /* nobody gets the key before; HF_TIME_PAST: it is deleted */
     bool job_may_live;   /* of a key that is kept: no operator can free it, either */
+    hf_time
+        covered; /* until then the key must stand where it counts; HF_TIME_PAST: nobody judges */
     hf_dur attempt, ttl;
     release_done_fn *done; /* may be NULL */
     void *arg;
@@ -38,6 +50,8 @@ struct release_order release_order_of(const struct lease *lease, uint32_t nodes)
 void release_order_doubt(struct release_order *order, uint32_t nodes, hf_time until);
 /* The key is kept until then, where it stands. */
 void release_order_keep(struct release_order *order, hf_time until, bool job_may_live);
+/* The lease was held until now, and is valid until then: `release_outcome.gone`. */
+void release_order_judge(struct release_order *order, hf_time valid);
 /* Who waits for it. */
 void release_order_tell(struct release_order *order, release_done_fn *done, void *arg);
 

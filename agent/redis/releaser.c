@@ -28,12 +28,15 @@ struct job {
     struct loop_timer timer; /* give_up (until `done` was called), the second release, expiry */
     struct place place[HF_NODES_MAX];
     uint32_t nodes;
-    uint32_t queued, flying; /* by node: waits to be sent; sent, not answered */
-    uint32_t answered;       /* by node: answered at least once */
-    uint32_t finished;       /* by node: nothing is left to do */
-    uint32_t again;          /* by node: wants a second release at doubt_until */
-    uint32_t kept;           /* by node: keeps the key until keep_until */
-    hf_time doubt_until, give_up, expires, keep_until;
+    uint32_t queued, flying;   /* by node: waits to be sent; sent, not answered */
+    uint32_t answered;         /* by node: answered at least once */
+    uint32_t finished;         /* by node: nothing is left to do */
+    uint32_t again;            /* by node: wants a second release at doubt_until */
+    uint32_t kept;             /* by node: keeps the key until keep_until */
+    uint32_t sent, sent_again; /* by node: once at least, twice at least */
+    uint32_t without,
+        foreign; /* by node: did not have the token, as far as that counts; had another's */
+    hf_time doubt_until, give_up, expires, keep_until, covered;
     hf_time attempt_over; /* the first value of give_up */
     hf_dur attempt;
     bool job_may_live;
@@ -57,6 +60,7 @@ struct releaser {
     struct loop *loop;
     struct link *links[HF_NODES_MAX];
     int n, q;
+    release_counts_fn *counts;
     void *owner;
     struct place_list queue[HF_NODES_MAX];
     uint32_t waiting; /* by node: not before the retry timer */
@@ -122,14 +126,33 @@ static int job_successes(const struct job *job)
     return count_bits(job_keeps(job) ? job->kept : job->answered);
 }
 
+static bool job_is_gone(const struct job *job)
+{
+    return count_bits(job->without) >= job->releaser->q;
+}
+
+/* (!) No later than that, for a release of a lock that stands ends with the first q answers. */
+static bool job_is_certain(const struct job *job)
+{
+    const struct releaser *r = job->releaser;
+    int open = count_bits(job->nodes & ~job->answered);
+
+    return job->covered.ns == HF_TIME_PAST.ns || job_is_gone(job) ||
+           count_bits(job->without) + open < r->q;
+}
+
 static void job_done(struct job *job)
 {
     release_done_fn *done = job->done;
+    struct release_outcome outcome = {.done = job_successes(job)};
+
+    if (job_is_gone(job))
+        outcome.gone = job->foreign ? HF_LOSS_FOREIGN : HF_LOSS_MISSING;
 
     job->give_up = HF_TIME_NEVER;
     job->done = NULL;
     if (done)
-        done(job_successes(job), job->arg, job->releaser->owner);
+        done(&outcome, job->arg, job->releaser->owner);
 }
 
 /* Calls `done`, ends the job or sets its timer, as is due. The job may be gone afterwards. */
@@ -152,8 +175,8 @@ static void job_review(struct job *job, hf_time now)
                 job_queue(job, i);
     }
     job->finished |= job->answered & ~(job->again | job->queued | job->flying);
-    if (job->done && (job_successes(job) >= job->wanted || job->finished == job->nodes ||
-                      hf_time_reached(now, job->give_up)))
+    if (job->done && ((job_successes(job) >= job->wanted && job_is_certain(job)) ||
+                      job->finished == job->nodes || hf_time_reached(now, job->give_up)))
         job_done(job);
     if (job->finished == job->nodes && !job->flying) {
         job_free(job);
@@ -177,6 +200,20 @@ static void on_job_timer(struct loop_timer *timer, hf_time now)
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
+/* Whether this node had the token when the lease was released. */
+static void job_judge(struct job *job, int node, const struct link_reply *reply, char mark)
+{
+    struct releaser *r = job->releaser;
+
+    if ((mark != 'f' && mark != '0') || (job->answered | job->sent_again) & bit(node) ||
+        reply->doubtful || hf_time_reached(reply->received, job->covered) ||
+        !r->counts(node, reply, r->owner))
+        return;
+    job->without |= bit(node);
+    if (mark == 'f')
+        job->foreign |= bit(node);
+}
+
 static void on_answer(struct link *link, const struct link_reply *reply, void *arg)
 {
     struct batch *batch = arg;
@@ -196,6 +233,7 @@ static void on_answer(struct link *link, const struct link_reply *reply, void *a
 
         job->flying &= ~bit(batch->node);
         if (reply->outcome == LINK_ANSWERED) {
+            job_judge(job, batch->node, reply, reply->marks[i]);
             job->answered |= bit(batch->node);
             if (reply->marks[i] == 'k')
                 job->kept |= bit(batch->node);
@@ -262,8 +300,12 @@ static bool send_batch(struct releaser *r, int node, hf_time now)
     }
     LIST_INSERT_HEAD(&r->batches, batch, entry);
     for (size_t i = 0; i < batch->count; i++) {
-        job_unqueue(batch->jobs[i], node);
-        batch->jobs[i]->flying |= bit(node);
+        struct job *job = batch->jobs[i];
+
+        job_unqueue(job, node);
+        job->flying |= bit(node);
+        job->sent_again |= job->sent & bit(node);
+        job->sent |= bit(node);
     }
     return true;
 }
@@ -356,6 +398,7 @@ int releaser_start(struct releaser *r, const struct release_order *order)
         hf_time_add(hf_time_max(now, order->doubt_until), hf_dur_scale(order->ttl, 202, 100));
     job->expires = hf_time_max(job->expires, order->keep_until);
     job->keep_until = order->keep_until;
+    job->covered = order->covered;
     job->job_may_live = order->job_may_live;
     set_done(job, now);
     job->done = order->done;
@@ -379,7 +422,7 @@ int releaser_start(struct releaser *r, const struct release_order *order)
 }
 
 int releaser_create(struct loop *loop, struct link *const *links, int nodes, int quorum,
-                    void *owner, struct releaser **ret_releaser)
+                    release_counts_fn *counts, void *owner, struct releaser **ret_releaser)
 {
     struct releaser *r = calloc(1, sizeof(*r));
 
@@ -388,6 +431,7 @@ int releaser_create(struct loop *loop, struct link *const *links, int nodes, int
     r->loop = loop;
     r->n = nodes;
     r->q = quorum;
+    r->counts = counts;
     r->owner = owner;
     r->send.fn = send_all;
     r->retry.fn = on_retry;

@@ -9,8 +9,10 @@
  * (!) A key that is to be kept gets what is left of the time, each time that it is sent; a node that was away gets it
  * when it is back, until the time is over. No other release deletes such a key (agent/scripts/release.lua).
  * `done` is called once, when q nodes are known to have nothing of it (they answered, or were never
- * written to) or `attempt` passed, whichever is first. Where q were never written to, it is called when
+ * written to), and it is certain whether q nodes did not have the token, or `attempt` passed, whichever is first. Where q were never written to, it is called when
  * the others answered or are overdue.
+ * (!) What a node says of the token counts as long as only the first release there can have run, until the lease's
+ * validity ends: later our own release, or time, may have taken the key.
  * Belongs to one thread's loop.
  */
 #ifndef HOLDFAST_AGENT_REDIS_RELEASER_H
@@ -26,9 +28,9 @@
 struct link;
 struct releaser;
 
-/* `owner` is handed to every `done`. */
+/* `owner` is handed to every `done`, and to `counts` (agent/redis/release_order.h). */
 int releaser_create(struct loop *loop, struct link *const *links, int nodes, int quorum,
-                    void *owner, struct releaser **ret_releaser);
+                    release_counts_fn *counts, void *owner, struct releaser **ret_releaser);
 /* Drops all jobs; leaves keys to their TTL. First let them end: releaser_busy(). */
 void releaser_destroy(struct releaser *releaser);
 

@@ -513,7 +513,7 @@ int renewal_create(struct agent *agent, struct renewal **ret_renewal) BEFORE_OR_
         links[i] = r->node[i].link;
     }
     if (rc == HF_OK)
-        rc = releaser_create(r->loop, links, r->n, r->q, r, &r->releaser);
+        rc = releaser_create(r->loop, links, r->n, r->q, renewal_release_counts, r, &r->releaser);
     if (rc != HF_OK) {
         renewal_destroy(r);
         return rc;

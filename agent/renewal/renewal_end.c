@@ -3,6 +3,7 @@
 #include "agent/renewal/renewal_internal.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
@@ -38,7 +39,7 @@ static void say_not_kept(const struct renewal *r, const struct lease *lease, int
              lease->ttl_ms);
 }
 
-static void on_released(int done, void *arg, void *owner)
+static void on_released(const struct release_outcome *outcome, void *arg, void *owner)
 {
     struct lease *lease = arg;
     struct renewal *r = owner;
@@ -47,8 +48,9 @@ static void on_released(int done, void *arg, void *owner)
     is_renewal_thread();
     if (r->closing)
         return;
-    if (done < r->q && hf_time_before(now, lease_keep_until(lease)))
-        say_not_kept(r, lease, done, now);
+    if (outcome->done < r->q && hf_time_before(now, lease_keep_until(lease)))
+        say_not_kept(r, lease, outcome->done, now);
+    lease_found(lease, outcome->gone);
     hand_back(r, lease);
 }
 
@@ -61,6 +63,17 @@ hf_time renewal_lapse_of(const struct lease *lease, hf_time now)
     for (int i = 0; i < lease->fsm.n; i++)
         last = hf_time_max(last, lease_fsm_d(&lease->fsm, i));
     return hf_time_add(hf_time_add(last, hf_dur_scale(lease_timing(lease).ttl, 2, 100)), hf_ms(5));
+}
+
+/* (!) A node that may have forgotten within a quarantine proves nothing by what it does not have: it gives no votes. */
+bool renewal_release_counts(int node, const struct link_reply *reply, void *owner)
+{
+    struct renewal *r = owner;
+    const struct renewal_node *n = &r->node[node];
+    hf_dur quarantine = timing_quarantine(hf_ms(r->agent->config->ttl_longest_ms));
+
+    return !n->trust.refused && *reply->nonce && strcmp(reply->nonce, n->trust.nonce) == 0 &&
+           hf_time_reached(reply->sent, age_due(&n->age, quarantine, false));
 }
 
 static struct release_order order_of(struct renewal *r, const struct lease *lease, uint32_t nodes,
@@ -79,6 +92,8 @@ void renewal_release_keys(struct renewal *r, struct lease *lease, hf_time now)
 {
     struct release_order order = order_of(r, lease, all_nodes(r), now);
 
+    if (lease->fsm.state == HF_SLOT_ENDED)
+        release_order_judge(&order, lease->fsm.valid);
     release_order_tell(&order, on_released, lease);
     renewal_set_timer(r, lease, HF_TIME_NEVER);
     lease->releasing = true;

@@ -18,6 +18,7 @@
 /* What `done` told. */
 struct told {
     int calls, answered;
+    enum hf_loss_reason gone;
     bool inside;
 };
 
@@ -119,6 +120,15 @@ static void on_down(struct link *link, enum hf_node_error error, const char *tex
     (void)arg;
 }
 
+static uint32_t forgetful; /* by node: what it has not proves nothing */
+
+static bool counts(int node, const struct link_reply *reply, void *owner)
+{
+    (void)reply;
+    (void)owner;
+    return !(forgetful & 1u << node);
+}
+
 static const struct link_events link_events = {.up = on_up, .probed = on_probed, .down = on_down};
 
 static void on_wake(void *arg)
@@ -150,7 +160,7 @@ static int set_up(void **state)
         node_address(i, &addresses[i]);
         assert_int_equal(link_create(&options, &links[i]), HF_OK);
     }
-    assert_int_equal(releaser_create(loop, links, NODES, QUORUM, NULL, &releaser), HF_OK);
+    assert_int_equal(releaser_create(loop, links, NODES, QUORUM, counts, NULL, &releaser), HF_OK);
     for (int i = 0; i < NODES; i++)
         link_start(links[i]);
     assert_true(runs_until(all_up, NULL, FAR_MS));
@@ -171,13 +181,14 @@ static int tear_down(void **state)
 
 /* --- orders ----------------------------------------------------------------------------------- */
 
-static void on_done(int answered, void *arg, void *owner)
+static void on_done(const struct release_outcome *outcome, void *arg, void *owner)
 {
     struct told *told = arg;
 
     (void)owner;
     told->calls++;
-    told->answered = answered;
+    told->answered = outcome->done;
+    told->gone = outcome->gone;
     told->inside = starting;
 }
 
@@ -481,6 +492,74 @@ static void test_node_that_refuses_for_now(void **state)
     assert_int_equal(holders_of("later", TOKEN), 0);
 }
 
+/* Of a lease that is valid for so long. */
+static enum hf_loss_reason gone_of(const char *key, int valid_ms)
+{
+    struct told told = {0};
+    struct release_order order = order_of(key, &told);
+
+    release_order_judge(&order, hf_time_add(clock_now(), hf_ms(valid_ms)));
+    start(&order);
+    assert_true(runs_until(is_told, &told, FAR_MS));
+    assert_true(runs_until(is_idle, NULL, FAR_MS));
+    return told.gone;
+}
+
+static void put_on(uint32_t which, const char *key, const char *value)
+{
+    for (int i = 0; i < NODES; i++)
+        if (which & 1u << i)
+            ask(i, "SET %s %s PX %d", key, value, LONG_MS);
+}
+
+static void test_what_q_nodes_do_not_have_was_lost(void **state)
+{
+    (void)state;
+    put_on(ALL, "gone", TOKEN);
+    assert_int_equal(gone_of("gone", FAR_MS), HF_LOSS_NONE);
+    assert_int_equal(gone_of("gone", FAR_MS), HF_LOSS_MISSING);
+    put_on(1, "gone", TOKEN);
+    put_on(2, "gone", OTHER);
+    assert_int_equal(gone_of("gone", FAR_MS), HF_LOSS_FOREIGN);
+    /* On one it may be missing, whichever answers first. */
+    for (uint32_t without = 0; without < NODES; without++) {
+        put_on(ALL & ~(1u << without), "one", TOKEN);
+        put_on(1u << without, "one", OTHER);
+        assert_int_equal(gone_of("one", FAR_MS), HF_LOSS_NONE);
+    }
+}
+
+static void test_who_forgot_or_comes_late_proves_nothing(void **state)
+{
+    (void)state;
+    forgetful = 2;
+    put_on(1, "forgot", TOKEN);
+    assert_int_equal(gone_of("forgot", FAR_MS), HF_LOSS_NONE);
+    forgetful = 0;
+    /* Its validity is over: the key may have ended by itself. */
+    assert_int_equal(gone_of("late", 0), HF_LOSS_NONE);
+}
+
+/* (!) Where the first release was run, though its answer was lost, the second one finds nothing. */
+static void test_what_our_own_release_took_proves_nothing(void **state)
+{
+    struct told told = {0};
+    struct release_order order = order_of("twice", &told);
+
+    (void)state;
+    release_order_judge(&order, hf_time_add(clock_now(), hf_ms(FAR_MS)));
+    for (int i = 0; i < NODES; i++)
+        redis_server_pause(&nodes[i]);
+    start(&order);
+    assert_true(runs_until(is_down, &links[1], FAR_MS));
+    for (int i = 0; i < NODES; i++)
+        redis_server_resume(&nodes[i]);
+    assert_true(runs_until(all_up, NULL, FAR_MS));
+    assert_true(runs_until(is_told, &told, FAR_MS));
+    assert_int_equal(told.gone, HF_LOSS_NONE);
+    assert_true(runs_until(is_idle, NULL, FAR_MS));
+}
+
 static void test_destroyed_with_jobs_under_way(void **state)
 {
     struct told told = {0};
@@ -491,7 +570,7 @@ static void test_destroyed_with_jobs_under_way(void **state)
     start(&order);
     (void)runs_until(NULL, NULL, 20);
     releaser_destroy(releaser);
-    assert_int_equal(releaser_create(loop, links, NODES, QUORUM, NULL, &releaser), HF_OK);
+    assert_int_equal(releaser_create(loop, links, NODES, QUORUM, counts, NULL, &releaser), HF_OK);
     redis_server_resume(&nodes[0]);
     assert_true(runs_until(all_up, NULL, FAR_MS));
     (void)runs_until(NULL, NULL, 50);
@@ -513,6 +592,9 @@ int main(void)
         cmocka_unit_test(test_kept_where_it_stands),
         cmocka_unit_test(test_kept_by_a_node_that_comes_back),
         cmocka_unit_test(test_node_that_refuses_for_now),
+        cmocka_unit_test(test_what_q_nodes_do_not_have_was_lost),
+        cmocka_unit_test(test_who_forgot_or_comes_late_proves_nothing),
+        cmocka_unit_test(test_what_our_own_release_took_proves_nothing),
         cmocka_unit_test(test_destroyed_with_jobs_under_way),
     };
 

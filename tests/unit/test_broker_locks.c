@@ -117,7 +117,7 @@ int releaser_start(HF_UNUSED struct releaser *releaser, const struct release_ord
 /* q nodes have answered it. */
 static void release_answered(int i)
 {
-    releases[i].done(QUORUM, releases[i].arg, NULL);
+    releases[i].done(&(struct release_outcome){.done = QUORUM}, releases[i].arg, NULL);
 }
 
 /* --- below: clients --------------------------------------------------------------------------- */

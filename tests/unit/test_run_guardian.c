@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "tools/common/exit_code.h"
 #include "tools/run/guardian.h"
 #include "tools/run/say.h"
 
@@ -23,7 +24,7 @@ static struct {
     bool group_empty;
     unsigned living; /* as a scan finds it */
     int hunts, scans, group_kills, signals[4], signal_count;
-    int told_killing, released, release_status, taken_back;
+    int state, told_killing, released, release_status, taken_back;
     bool killing_told_before_release;
     char said[512];
     int said_count;
@@ -87,7 +88,7 @@ int64_t hold_valid_until_ns(const struct hold *hold)
 int hold_state(const struct hold *hold)
 {
     (void)hold;
-    return HF_STATE_HELD;
+    return fake.state;
 }
 
 void hold_begin_killing(const struct hold *hold)
@@ -149,6 +150,7 @@ static struct guardian begin(void)
 {
     memset(&fake, 0, sizeof(fake));
     memset(&shared, 0, sizeof(shared));
+    fake.state = HF_STATE_HELD;
     fake.group_empty = true;
     fake.living = 1;
     return (struct guardian){.plan = &plan, .shared = &shared, .timeline = {.valid_ns = START_NS}};
@@ -281,14 +283,28 @@ static void a_run_that_failed_is_taken_back_if_that_is_wanted(void **state)
     assert_int_equal(fake.taken_back, 1);
 }
 
+static void what_the_release_finds_lost_was_not_held(void **state)
+{
+    struct guardian g = begin();
+
+    (void)state;
+    shared.exit_code = 0;
+    fake.release_status = HF_ELOST;
+    guardian_release(&g);
+    assert_int_equal(fake.said_count, 1);
+    assert_int_equal(shared.exit_code, EXIT_LOST);
+}
+
 static void a_release_that_fails_is_told(void **state)
 {
     struct guardian g = begin();
 
     (void)state;
-    fake.release_status = HF_ELOST; /* known already */
+    fake.release_status = HF_ELOST;
+    fake.state = HF_STATE_LOST; /* known already */
     guardian_release(&g);
     assert_int_equal(fake.said_count, 0);
+    fake.state = HF_STATE_HELD;
     fake.release_status = HF_ENOAGENT;
     guardian_release(&g);
     assert_string_equal(fake.said,
@@ -336,6 +352,7 @@ int main(void)
         cmocka_unit_test(the_agent_hears_of_a_kill_for_the_locks_sake_once),
         cmocka_unit_test(a_kill_is_told_before_the_release),
         cmocka_unit_test(a_run_that_failed_is_taken_back_if_that_is_wanted),
+        cmocka_unit_test(what_the_release_finds_lost_was_not_held),
         cmocka_unit_test(a_release_that_fails_is_told),
         cmocka_unit_test(a_signal_wakes_what_is_stopped),
         cmocka_unit_test(words_pass_and_a_dead_peer_is_no_matter),

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "tools/common/exit_code.h"
 #include "tools/run/say.h"
 #include "tools/run/ttl.h"
 
@@ -120,15 +121,21 @@ static void take_back(const struct guardian *g)
 
 void guardian_release(struct guardian *g)
 {
+    bool held = hold_state(&g->hold) < HF_STATE_LOST;
     int status;
 
     /* Both guardians kill and tell the agent on their own rings: it hears of the kill before the release. */
     if (atomic_load(&g->shared->killing))
         hold_begin_killing(&g->hold);
     if (g->plan->retry_failed && atomic_load(&g->shared->reaped) && g->shared->exit_code != 0 &&
-        hold_state(&g->hold) < HF_STATE_LOST)
+        held)
         take_back(g);
     status = hold_release(&g->hold);
+    /* The nodes show what nobody had noticed: another may have held the lock while the job ran. */
+    if (held && status == HF_ELOST) {
+        say("%s: %s", g->plan->name, hf_last_message());
+        g->shared->exit_code = EXIT_LOST;
+    }
     atomic_store(&g->shared->released, 1);
     if (status < 0 && status != HF_ELOST && status != HF_ENOTHELD)
         say("%s: not released: %s; its key ends by itself within the TTL", g->plan->name,

@@ -33,6 +33,7 @@ static const char *const words[] = {
     [HF_EVENT_RELEASED] = "released",
     [HF_EVENT_FORCED] = "forced",
     [HF_EVENT_DENIED] = "denied",
+    [HF_EVENT_FOUND_LOST] = "found_lost",
     [HF_EVENT_AGENT_STARTED] = "agent_started",
     [HF_EVENT_AGENT_ENDING] = "agent_ending",
     [HF_EVENT_AGENT_AWAY] = "agent_away",
@@ -281,6 +282,12 @@ static void detail_of_lease(char *out, size_t size, const struct reader *reader,
                  " (pid %" PRIu32 ")",
                  event->fence, event->value, event->nodes, event->uid, event->pid);
         break;
+    case HF_EVENT_FOUND_LOST:
+        snprintf(out, size,
+                 "its release found that it had been lost before: %s; fence %" PRIu64
+                 ", pid %" PRIu32,
+                 loss, event->fence, event->pid);
+        break;
     case HF_EVENT_DENIED:
         snprintf(out, size, "user %" PRIu32 " (pid %" PRIu32 ") may not %s it", event->uid,
                  event->pid, right_word(event->value));
@@ -456,7 +463,8 @@ static void put_lease(json_t *line, const struct reader *reader, const struct hf
     json_put(line, "left_ms", event->valid_ns ? json_integer(left > 0 ? left : 0) : json_null());
     if (event->kind == HF_EVENT_GRANTED)
         json_put(line, "waited_ms", json_integer(event->value));
-    if (event->kind == HF_EVENT_LOST || event->kind == HF_EVENT_RELEASED)
+    if (event->kind == HF_EVENT_LOST || event->kind == HF_EVENT_RELEASED ||
+        event->kind == HF_EVENT_FOUND_LOST)
         json_put(line, "held_ms", json_integer(event->value));
     if (event->reason == HF_LOSS_ASKED && event->kind != HF_EVENT_VOTE_VOID) {
         json_put(line, "by_pid", event->by_pid ? json_integer(event->by_pid) : json_null());

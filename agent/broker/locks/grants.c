@@ -1,10 +1,13 @@
 /* From a round that has its quorum to a lease, and from the lease's end back to a free name. */
 #include "agent/broker/locks/grants.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/log.h"
 #include "agent/base/random.h"
 #include "agent/broker/clients/clients.h"
 #include "agent/broker/clients/sessions.h"
@@ -21,7 +24,9 @@
 #include "agent/core/handoff.h"
 #include "agent/record/events.h"
 #include "agent/record/lease_record.h"
+#include "agent/record/losses.h"
 #include "shm/layout.h"
+#include "shm/loss.h"
 #include "shm/measures.h"
 #include "shm/status.h"
 
@@ -54,7 +59,8 @@ void grant_untie(struct resource *r)
     lease_table_remove(locks->agent->leases, r->slot);
 }
 
-const struct session *grant_answer_released(struct resource *r, uint32_t generation, bool lost)
+const struct session *grant_answer_released(struct resource *r, uint32_t generation, bool lost,
+                                            const char *text)
 {
     struct session *s = r->work->release_session;
     struct hf_completion_entry answer = {.id = r->work->release_id,
@@ -65,6 +71,7 @@ const struct session *grant_answer_released(struct resource *r, uint32_t generat
 
     if (s) {
         r->work->release_session = NULL;
+        snprintf(answer.text, sizeof(answer.text), "%s", text);
         session_answer(s, &answer);
     }
     return s;
@@ -200,11 +207,33 @@ void grant_changed(struct locks *locks, struct lease *lease)
     client_signal(r->holder, NULL);
 }
 
+/* (!) Its holder may have thought that it held the lock when another had it already. */
+static const char *say_found_gone(struct locks *locks, const struct lease *lease)
+{
+    enum hf_loss_reason gone = lease_found_gone(lease);
+    char name[4 * HF_NAME_MAX + 1];
+
+    if (gone == HF_LOSS_NONE)
+        return "";
+    event_found_lost(locks->agent, lease, gone);
+    losses_count(&locks->agent->table, gone);
+    log_warn("%s: lost before it was released, and nobody had noticed: %s; fence %" PRIu64
+             ", process %" PRIu32,
+             log_name(lease_name(lease), lease->name_len, name, sizeof(name)), hf_loss_text(gone),
+             lease->fence, lease->pid);
+    return gone == HF_LOSS_FOREIGN
+               ? "the lock was lost before the release: a majority of the nodes did "
+                 "not have its key, and some have another holder's"
+               : "the lock was lost before the release: a majority of the nodes did "
+                 "not have its key";
+}
+
 void grant_ended(struct locks *locks, struct lease *lease)
 {
     struct resource *r = locks->by_slot[lease->slot];
     struct client *c = r->holder;
-    bool lost = atomic_load_explicit(&lease->state, memory_order_relaxed) == HF_SLOT_LOST;
+    bool gone = lease_found_gone(lease) != HF_LOSS_NONE;
+    bool lost = gone || atomic_load_explicit(&lease->state, memory_order_relaxed) == HF_SLOT_LOST;
     const struct session *told;
     hf_time now = clock_now();
 
@@ -221,7 +250,7 @@ void grant_ended(struct locks *locks, struct lease *lease)
 
         (void)releaser_start(locks->releaser, &order);
     }
-    told = grant_answer_released(r, lease->generation, lost);
+    told = grant_answer_released(r, lease->generation, lost, say_found_gone(locks, lease));
     /* After the answer: until it lies in the ring, the next agent must know what to answer. */
     lease_journal(locks->agent, lease, JOURNAL_FREE);
     loop_timer_cancel(locks->loop, &r->work->retry);

@@ -14,8 +14,8 @@ int grant_lease(struct round *round, hf_time now) IN_BROKER_THREAD;
 void grant_hold(struct resource *r, struct lease *lease, struct client *holder) IN_BROKER_THREAD;
 void grant_untie(struct resource *r) IN_BROKER_THREAD;
 /* Answers the client that asked for the release of the lease with this generation; NULL: none did. */
-const struct session *grant_answer_released(struct resource *r, uint32_t generation,
-                                            bool lost) IN_BROKER_THREAD;
+const struct session *grant_answer_released(struct resource *r, uint32_t generation, bool lost,
+                                            const char *text) IN_BROKER_THREAD;
 /* Somebody was granted a lock at `now`, after a wait. */
 void grant_measure(struct locks *locks, hf_dur waited, hf_time now) IN_BROKER_THREAD;
 void grant_changed(struct locks *locks, struct lease *lease) IN_BROKER_THREAD;

@@ -266,7 +266,7 @@ static void done(struct handoff *h) IN_BROKER_THREAD
         resource_text_switch(r, to, h->text_off);
     grant_untie(r);
     grant_hold(r, to, h->client);
-    told = grant_answer_released(r, h->generation, false);
+    told = grant_answer_released(r, h->generation, false, "");
     client_signal(before, told); /* the other guardian */
     client_settle(before);
     let_go_of_client(h);

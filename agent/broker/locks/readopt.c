@@ -53,10 +53,10 @@ struct later {
     hf_time keep_until;
 };
 
-static void released(int answered, void *arg, void *owner)
+static void released(const struct release_outcome *outcome, void *arg, void *owner)
 {
     is_broker_thread();
-    (void)answered;
+    (void)outcome;
     (void)owner;
     grant_undone(arg);
 }

@@ -128,12 +128,12 @@ static bool release_nodes(struct round *round, uint32_t nodes, uint32_t in_doubt
     return false;
 }
 
-static void undone(int answered, void *arg, void *owner)
+static void undone(const struct release_outcome *outcome, void *arg, void *owner)
 {
     struct resource *r = arg;
 
     is_broker_thread();
-    (void)answered;
+    (void)outcome;
     (void)owner;
     grant_undone(r);
 }

@@ -108,16 +108,17 @@ bool short_hold_vote(struct resource *r, int node, hf_time a)
     return true;
 }
 
-static void released(int answered, void *arg, void *owner)
+static void released(const struct release_outcome *outcome, void *arg, void *owner)
 {
     struct resource *r = arg;
     struct locks *locks = resource_locks(r);
 
     is_broker_thread();
-    (void)answered;
     (void)owner;
-    if (!locks->closing)
-        grant_ended(locks, resource_lease(r));
+    if (locks->closing)
+        return;
+    lease_found(resource_lease(r), outcome->gone);
+    grant_ended(locks, resource_lease(r));
 }
 
 bool short_hold_lasts(const struct resource *r, hf_time now)
@@ -139,6 +140,7 @@ bool short_hold_release(struct resource *r, enum hf_loss_reason reason, hf_time 
     lease_record_end(locks->agent, lease);
     event_released(locks->agent, lease);
     hf_counter_add(&locks->agent->table, HF_COUNTER_RELEASES, 1);
+    release_order_judge(&order, lease->fsm.valid);
     release_order_tell(&order, released, r);
     if (releaser_start(locks->releaser, &order) == HF_OK) {
         lease->unanswered = 0; /* this release follows the acquire on the same connection */

@@ -364,6 +364,15 @@ bool nodes_may_vote(const struct nodes *nodes, int i, hf_time now)
            trust_may_vote(&nodes->node[i].trust, now) && fleet_counts(&nodes->fleet_view, i);
 }
 
+/* (!) Not what a node says that may have forgotten. */
+static bool release_counts(int node, const struct link_reply *reply, void *owner)
+{
+    const struct nodes *nodes = owner;
+
+    return nodes_may_vote(nodes, node, clock_now()) &&
+           strcmp(reply->nonce, nodes->node[node].trust.sentinel.nonce) == 0;
+}
+
 int nodes_voting(const struct nodes *nodes, hf_time now)
 {
     int count = 0;
@@ -504,7 +513,8 @@ int nodes_create(struct agent *agent, struct loop *loop, struct resolver *resolv
     for (int i = 0; rc == HF_OK && i < nodes->n; i++)
         rc = node_create(nodes, i, resolver);
     if (rc == HF_OK)
-        rc = releaser_create(loop, nodes->links, nodes->n, nodes->q, NULL, &nodes->releaser);
+        rc = releaser_create(loop, nodes->links, nodes->n, nodes->q, release_counts, nodes,
+                             &nodes->releaser);
     if (rc < 0) {
         nodes_end(nodes);
         nodes_destroy(nodes);
