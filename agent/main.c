@@ -17,6 +17,7 @@
 #include "agent/config/config_report.h"
 #include "agent/config/config_secrets.h"
 #include "agent/dev/dev.h"
+#include "agent/process/confine.h"
 #include "agent/process/control.h"
 #include "agent/process/host.h"
 #include "agent/process/notify.h"
@@ -64,6 +65,22 @@ struct start {
     bool again;             /* by another record */
     bool left;              /* anything, for the next agent */
 };
+
+/* An agent that starts again is confined already. */
+static void confine_once(const struct start *s)
+{
+    const struct confine c = {.base = s->singleton.base,
+                              .dir = s->singleton.dir,
+                              .lock_memory = s->now->lock_memory,
+                              .priority = s->now->renewal_priority > 0};
+    char why[512];
+
+    if (s->began.again)
+        return;
+    confine(&c, why, sizeof(why));
+    if (why[0])
+        log_info("this kernel does not confine the agent by %s; the agent runs without that", why);
+}
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
@@ -172,6 +189,7 @@ static int run(struct start *s)
     rcu_register_thread();
     if (s->now->lock_memory && !s->began.again && real_time_lock_memory(why, sizeof(why)) < 0)
         log_warn("%s; the agent goes on without it", why);
+    confine_once(s);
     agent.clock = s->host->clock;
     memcpy(agent.host, s->host->name, sizeof(agent.host));
     snprintf(agent.socket_path, sizeof(agent.socket_path), "%.590s/sock", dir);

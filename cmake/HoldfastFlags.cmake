@@ -47,6 +47,7 @@ endif()
 
 if(HOLDFAST_SANITIZE_FLAGS)
     add_compile_options(${HOLDFAST_SANITIZE_FLAGS} -fno-omit-frame-pointer)
+    add_compile_definitions(HOLDFAST_INSTRUMENTED) # what looks on needs system calls of its own
     add_link_options(${HOLDFAST_SANITIZE_FLAGS})
 else()
     add_compile_options(-fstack-protector-strong $<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE>

@@ -387,6 +387,7 @@ static void *thread_main(void *arg)
     struct renewal *r = arg;
 
     is_renewal_thread();
+    (void)pthread_setname_np(pthread_self(), "hf-renewal");
     rcu_register_thread();
     /* Leases of an earlier agent come first: their votes were given under the sentinels in the node
      * records. */
@@ -538,7 +539,6 @@ int renewal_start(struct renewal *r)
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0)
         return HF_ESYS;
-    (void)pthread_setname_np(r->thread, "hf-renewal");
     if (config->renewal_priority &&
         real_time_thread(r->thread, (int)config->renewal_priority, why, sizeof(why)) < 0)
         log_warn("%s; renewals go without it", why);
