@@ -4,6 +4,9 @@
 
 #include <assert.h>
 
+/* A node answers an acquire, and a raise for each fence that another node has shown; twice as often at most. */
+#define ANSWERS_MOST(n) (2 * ((n) + 1))
+
 uint32_t ballot_electorate(uint32_t may_vote, uint32_t overdue, int q, bool contended)
 {
     uint32_t prompt = may_vote & ~overdue;
@@ -11,10 +14,10 @@ uint32_t ballot_electorate(uint32_t may_vote, uint32_t overdue, int q, bool cont
     return contended && __builtin_popcount(prompt) >= q ? prompt : may_vote;
 }
 
-void ballot_init(struct ballot *b, int n, int q, uint64_t fence, hf_time begun)
+void ballot_init(struct ballot *b, int n, int q, uint64_t fence, uint64_t limit, hf_time begun)
 {
     assert(n >= 1 && n <= HF_NODES_MAX && q >= 1);
-    *b = (struct ballot){.n = n, .q = q, .fence = fence, .begun = begun};
+    *b = (struct ballot){.n = n, .q = q, .fence = fence, .limit = limit, .begun = begun};
     for (int i = 0; i < HF_NODES_MAX; i++)
         b->node[i].a = HF_TIME_PAST;
 }
@@ -26,23 +29,63 @@ void ballot_ask(struct ballot *b, int node)
 
 void ballot_answer(struct ballot *b, int node, enum ballot_vote vote, hf_time a, uint64_t seen)
 {
+    bool again = b->node[node].answers > 0;
+
     if (vote == BALLOT_YES || vote == BALLOT_YES_LOW) {
         if (b->node[node].a.ns == HF_TIME_PAST.ns)
             b->node[node].a = a; /* a raise, later, does not arm the key again */
         /* A fence that it accepted is our own: no reason to go higher. */
-        if (vote == BALLOT_YES_LOW && seen > b->highest_seen)
-            b->highest_seen = seen;
-        if (seen != b->fence)
+        if (vote == BALLOT_YES_LOW && !again)
+            b->node[node].shown = seen;
+        b->node[node].answers++;
+        if ((again && seen > b->fence) || b->node[node].answers > ANSWERS_MOST(b->n))
+            vote = BALLOT_NO;
+        else if (seen != b->fence)
             vote = BALLOT_YES_LOW; /* it accepted the fence that we had before a raise */
+    } else if (vote == BALLOT_TAKEN) {
+        b->node[node].shown = seen;
     }
     b->node[node].vote = vote;
 }
 
+static uint64_t believed(const struct ballot *b)
+{
+    uint64_t shown[HF_NODES_MAX];
+
+    for (int i = 0; i < b->n; i++)
+        shown[i] = b->node[i].shown;
+    return fence_believed(b->limit, shown, b->n, b->q);
+}
+
+static bool is_believed(const struct ballot *b, int node, uint64_t most)
+{
+    return b->node[node].shown <= most && fence_can_rise(b->node[node].shown);
+}
+
+bool ballot_doubts(const struct ballot *b, int node, uint64_t fence)
+{
+    struct ballot as_if = *b;
+
+    as_if.node[node].shown = fence;
+    return !is_believed(&as_if, node, believed(&as_if));
+}
+
+enum ballot_vote ballot_vote_of(const struct ballot *b, int node)
+{
+    enum ballot_vote vote = b->node[node].vote;
+
+    return vote == BALLOT_YES_LOW && !is_believed(b, node, believed(b)) ? BALLOT_DOUBTED : vote;
+}
+
 uint64_t ballot_raise(struct ballot *b)
 {
-    uint64_t before = b->fence;
+    uint64_t before = b->fence, most = believed(b), highest = 0;
 
-    b->fence = fence_raise(before, b->highest_seen);
+    for (int i = 0; i < b->n; i++)
+        if (b->node[i].vote == BALLOT_YES_LOW && is_believed(b, i, most) &&
+            b->node[i].shown > highest)
+            highest = b->node[i].shown;
+    b->fence = fence_raise(before, highest);
     for (int i = 0; i < b->n && b->fence != before; i++)
         if (b->node[i].vote == BALLOT_YES)
             b->node[i].vote = BALLOT_YES_LOW;
@@ -64,11 +107,11 @@ enum ballot_outcome ballot_decide(const struct ballot *b, const struct timing *t
     /* V >= now + T/2 just when q of the votes last as long, so only those count. */
     hf_time least = hf_time_add(now, timing->grant_least);
     bool over = hf_time_before(ballot_ends(b, timing), now);
-    int yes = 0, low = 0, asked = 0, taken = 0, old = 0;
+    int yes = 0, low = 0, asked = 0, taken = 0, old = 0, doubted = 0;
 
     for (int i = 0; i < b->n; i++) {
         bool lasts = !over && hf_time_reached(vote_ends(b, timing, i), least);
-        switch (b->node[i].vote) {
+        switch (ballot_vote_of(b, i)) {
         case BALLOT_YES:
             lasts ? yes++ : old++;
             break;
@@ -81,6 +124,9 @@ enum ballot_outcome ballot_decide(const struct ballot *b, const struct timing *t
         case BALLOT_TAKEN:
             taken++;
             break;
+        case BALLOT_DOUBTED:
+            doubted++;
+            break;
         case BALLOT_NOT_ASKED:
         case BALLOT_NO:
             break;
@@ -92,7 +138,8 @@ enum ballot_outcome ballot_decide(const struct ballot *b, const struct timing *t
      * raise costs a round trip. */
     if (yes + low >= b->q)
         return BALLOT_RAISE;
-    if (yes + low + asked >= b->q)
+    /* Who is still to answer may show as high a fence. */
+    if (yes + low + asked + (asked > 0 ? doubted : 0) >= b->q)
         return BALLOT_UNDECIDED;
     if (yes + low + old >= b->q)
         return BALLOT_TOO_LATE;

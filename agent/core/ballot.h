@@ -23,7 +23,8 @@ enum ballot_vote {
     BALLOT_YES,           /* our key stands there and the fence was accepted */
     BALLOT_YES_LOW,       /* our key stands there, but the fence was too low */
     BALLOT_TAKEN,         /* another's key (or another type) */
-    BALLOT_NO,            /* error, timeout, STALE twice, sentinel changed, not durable, ... */
+    BALLOT_DOUBTED, /* our key stands there, but its fence is beyond belief (agent/core/fence.h) */
+    BALLOT_NO,      /* error, timeout, STALE twice, sentinel changed, not durable, ... */
 };
 
 enum ballot_outcome {
@@ -38,10 +39,12 @@ enum ballot_outcome {
 struct ballot {
     int n, q;
     hf_time begun;
-    uint64_t fence;        /* the node part that is proposed now */
-    uint64_t highest_seen; /* among the nodes that found ours too low */
+    uint64_t fence; /* the node part that is proposed now */
+    uint64_t limit; /* fence_limit() */
     struct {
         enum ballot_vote vote;
+        int answers;
+        uint64_t shown; /* the node's fence, when it answered first; 0: none */
         hf_time a; /* clock before the first byte of the acquire that hit; HF_TIME_PAST: no hit */
     } node[HF_NODES_MAX];
 };
@@ -57,16 +60,23 @@ static inline int ballot_quorum(int n)
  * among them would all wait for it, and nobody would have the lock meanwhile. */
 uint32_t ballot_electorate(uint32_t may_vote, uint32_t overdue, int q, bool contended);
 
-/* `begun`: read before the first byte is sent. */
-void ballot_init(struct ballot *b, int n, int q, uint64_t fence, hf_time begun);
+/* `begun`: read before the first byte is sent. `limit`: fence_limit(). */
+void ballot_init(struct ballot *b, int n, int q, uint64_t fence, uint64_t limit, hf_time begun);
 /* The node is being asked. It may be asked again after STALE, or for a raise, and then before the
  * next ballot_decide(). An earlier yes keeps its `a`. */
 void ballot_ask(struct ballot *b, int node);
 /* An answer. For YES and YES_LOW `a` is the clock before the first byte, and `seen` the fence that
  * the node has now. The `a` of a node's first yes stays: a raise does not arm the key again. A YES
- * for any fence but the present one (its answer came during a raise) is a YES_LOW. */
+ * for any fence but the present one (its answer came during a raise) is a YES_LOW.
+ * (!) A node shows its own fence once: from then on, our key stands there and its fence is ours. One that is too low for it
+ * again, or that no raise satisfies, is a NO. So a round has an end, whatever a node answers. */
 void ballot_answer(struct ballot *b, int node, enum ballot_vote vote, hf_time a, uint64_t seen);
-/* Begins the second round: sets `fence` to highest_seen + 1 and turns every YES into YES_LOW. Those
+/* How a node's vote counts by what all have shown until now: the vote, or DOUBTED where it is YES_LOW and its fence is not
+ * believed. */
+enum ballot_vote ballot_vote_of(const struct ballot *b, int node);
+/* Whether a node that showed this fence would not be believed. */
+bool ballot_doubts(const struct ballot *b, int node, uint64_t fence);
+/* Begins the second round: sets `fence` to the highest that is believed + 1 and turns every YES into YES_LOW. Those
  * nodes are asked again with the raise script, and ballot_answer() then makes theirs YES. Returns
  * the new fence. (!) Where no node has shown a higher fence, `fence` and every YES stay, and only
  * the nodes that accepted an earlier fence are asked again: otherwise late answers and raises undo

@@ -2,6 +2,7 @@
 
 #include "agent/core/handoff.h"
 
+#define AHEAD_MOST_US   (24 * 60 * 60 * INT64_C(1000000))
 #define WALL_TRUSTED_US (60 * INT64_C(1000000)) /* our wall clock counts this near to the median */
 
 _Static_assert(HANDOFF_IN_A_ROW <= FENCE_HANDOFFS_MAX, "hand-offs are counted below the clock");
@@ -49,6 +50,26 @@ uint64_t fence_propose(uint64_t own_last_node_part, bool have_median, hf_nodetim
     if (own_last_node_part != 0)
         best = larger(best, saturate(own_last_node_part) + 1);
     return saturate(best);
+}
+
+uint64_t fence_limit(bool have_median, hf_nodetime median, hf_wall wall)
+{
+    return saturate(saturate(from_clock(have_median ? median.us : us_of(wall))) + AHEAD_MOST_US);
+}
+
+uint64_t fence_believed(uint64_t limit, const uint64_t *shown, int n, int q)
+{
+    uint64_t best = limit;
+
+    for (int i = 0; i < n; i++) {
+        int as_high = 0;
+
+        for (int k = 0; k < n; k++)
+            as_high += shown[k] >= shown[i];
+        if (as_high >= q)
+            best = larger(best, shown[i]);
+    }
+    return best;
 }
 
 uint64_t fence_raise(uint64_t proposed, uint64_t highest_seen)

@@ -45,6 +45,24 @@ static inline uint64_t fence_handed_over(uint64_t fence)
 uint64_t fence_propose(uint64_t own_last_node_part, bool have_median, hf_nodetime median,
                        hf_wall wall);
 
+/* The highest fence that is believed of a single node, as node parts: one day ahead of the nodes' median TIME. */
+uint64_t fence_limit(bool have_median, hf_nodetime median, hf_wall wall);
+
+/* The highest fence that is believed of nodes that have `shown` these, 0 for none: `limit`, or what `q` nodes show, each
+ * that or more. (!) A node that lies, or has a poisoned record, has no say in how high fences are: by one answer it would
+ * use up all fences there are. A majority has: fences rise by what it remembers, also after its clocks were set back.
+ *   N = 1  the node is believed, whatever it shows
+ *   N = 2  the lower of both, as far as it is above the limit
+ *   N = 3  the second highest; a node that is alone with its fence is no vote, and the other two grant
+ *   N = 5  the third highest; two nodes may lie */
+uint64_t fence_believed(uint64_t limit, const uint64_t *shown, int n, int q);
+
+/* Whether any node can be made to accept a fence above this one. */
+static inline bool fence_can_rise(uint64_t node_part)
+{
+    return node_part < FENCE_NODE_MAX;
+}
+
 /* After a node answered that the fence is too low and it has `highest_seen`: that + 1, at least
  * `proposed`, at most FENCE_NODE_MAX. At that limit no node can be made to accept a fence. */
 uint64_t fence_raise(uint64_t proposed, uint64_t highest_seen);

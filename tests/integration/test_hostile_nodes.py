@@ -11,7 +11,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from certificates import Authority  # noqa: E402
 from hostile_node import HostileNode  # noqa: E402
-from rig import BUILD, SLOW, main, scenario, wait_until  # noqa: E402
+from rig import BUILD, SLOW, HolderError, main, scenario, wait_until  # noqa: E402
 from views import counters, node_rows, wait_node  # noqa: E402
 
 MIB = 1024 * 1024
@@ -74,6 +74,110 @@ def checked(run):
         process = run.spawn(BUILD / "bin" / "holdfastd", "--check-config", path, label="check")
         process.wait()
         assert "an answer is longer than 1 MiB" in process.out + process.err, process.out + process.err
+
+
+# --- fences -----------------------------------------------------------------------------------------------
+
+LAST = 2 ** 53 - 1
+DAY_US = 24 * 3600 * 10 ** 6
+
+
+def node_part(lease):
+    return lease["fence"] >> 10
+
+
+def findings(run):
+    return [f for f in run.holdfast("doctor", "--json").json["findings"] if f["check"] == "node.fence"]
+
+
+@scenario("a node that shows the last fence of all: nobody is raised to it, fences rise with the clock, and doctor tells")
+def fence_beyond_belief(run):
+    run.redis(3, tcp=True)
+    run.found()
+    with HostileNode(run.nodes[2].address, "fence", fence=LAST) as hostile:
+        agent = run.agent(nodes=[*run.nodes[:2], hostile.spec(run.nodes[2])], ttl="3s", wait=False).wait_ready()
+        wait_node(run, "n3", state="up")
+        holder, last = run.holder(), 0
+        for _ in range(5):
+            fence = node_part(holder.acquire("job"))
+            assert last < fence < time.time() * 10 ** 6 + DAY_US, fence
+            last = fence
+            holder.release()
+        assert hostile.low < 40, f"{hostile.low} answers to 5 acquires"
+        assert all(int(node.cmd("HGET", "holdfast:fence:job", "fence") or 0) <= last for node in run.nodes)
+        wait_until(lambda: findings(run), what="doctor tells")
+        assert 'DEL "holdfast:fence:job"' in findings(run)[0]["remedy"], findings(run)
+        assert sum("fence far ahead" in line for line in agent.err.splitlines()) == 1, agent.err
+
+
+@scenario("a poisoned fence record on one node of three: the others grant, and the command that doctor gives mends it")
+def poisoned_record(run):
+    run.redis(3)
+    run.agent(ttl="3s")
+    run.nodes[2].cmd("HSET", "holdfast:fence:job", "fence", LAST, "tag", "a" * 40, "holder", "x", "day", "0")
+    holder = run.holder()
+    first = node_part(holder.acquire("job"))
+    assert first < time.time() * 10 ** 6 + DAY_US
+    holder.release()
+    wait_until(lambda: findings(run), what="doctor tells")
+    command = re.search(r'DEL "([^"]+)"', findings(run)[0]["remedy"]).group(1)
+    assert run.nodes[2].cmd("DEL", command) == 1
+    assert node_part(holder.acquire("job")) > first
+    wait_until(lambda: run.nodes[2].cmd("HGET", "holdfast:fence:job", "fence"), what="the node has the fence")
+    holder.release()
+    wait_until(lambda: not findings(run), what="doctor has nothing to tell")
+
+
+@scenario("clocks of a majority were far ahead and are set right: fences rise above what the majority shows")
+def majority_ahead(run):
+    run.redis(3)
+    run.agent(ttl="3s")
+    ahead = int(time.time() * 10 ** 6) + 30 * DAY_US
+    for node in run.nodes[:2]:
+        node.cmd("HSET", "holdfast:fence:job", "fence", ahead, "tag", "a" * 40, "holder", "x", "day", "0")
+    holder = run.holder()
+    assert node_part(holder.acquire("job")) == ahead + 1
+    holder.release()
+    assert node_part(holder.acquire("job")) == ahead + 2
+    assert not findings(run)
+
+
+@scenario("the only node has the last fence of all: no acquire is granted, and a waiter costs few scripts")
+def nothing_above(run):
+    node = run.redis(1)[0]
+    run.agent(ttl="3s")
+    node.cmd("HSET", "holdfast:fence:job", "fence", LAST, "tag", "a" * 40, "holder", "x", "day", "0")
+    holder, before = run.holder(), node.calls("evalsha")
+    try:
+        holder.acquire("job", 0, 2000)
+        raise AssertionError("granted")
+    except HolderError as error:
+        assert error.code == -303 and "n1 has a fence that is not believed" in error.text, error
+    assert node.calls("evalsha") - before < 200 * SLOW
+    assert 'DEL "holdfast:fence:job"' in findings(run)[0]["remedy"], findings(run)
+    node.cmd("DEL", "holdfast:fence:job")
+    holder.acquire("job")
+
+
+# --- refusals ---------------------------------------------------------------------------------------------
+
+
+@scenario("a wait ends while most nodes do not answer, though all may vote: the refusal names them")
+def refusal(run):
+    run.redis(3)
+    run.agent(ttl="30s")
+    holder = run.holder()
+    for node in run.nodes[1:]:
+        node.cmd("CLIENT", "PAUSE", "3000", "ALL")
+    began = time.monotonic()
+    try:
+        holder.acquire("job", 0, 1500)
+        raise AssertionError("granted")
+    except HolderError as error:
+        assert error.code == -303, error
+        assert "1 of 3 voted, 2 are needed; n2 has not answered in time; n3 has not answered in time" in error.text, error.text
+    assert time.monotonic() - began > 1.4, "it had time"
+    holder.acquire("job", 0, 20000)
 
 
 # --- TLS --------------------------------------------------------------------------------------------------

@@ -2,9 +2,11 @@
 #include "core_fixture.h"
 
 #include "agent/core/ballot.h"
+#include "agent/core/fence.h"
 #include "agent/core/validity.h"
 
 #define FENCE UINT64_C(1000)
+#define LIMIT UINT64_C(1000000) /* what one node may show */
 /* With T = 30 s a vote ends 29.698 s after `a`; V >= now + 15 s holds until 14.698 s after. */
 #define LAST_GRANT (14698 * MS)
 
@@ -22,7 +24,7 @@ static struct ballot asked(int n)
 {
     struct ballot b;
 
-    ballot_init(&b, n, ballot_quorum(n), FENCE, at(0));
+    ballot_init(&b, n, ballot_quorum(n), FENCE, LIMIT, at(0));
     for (int i = 0; i < n; i++)
         ballot_ask(&b, i);
     return b;
@@ -85,7 +87,7 @@ TEST(nodes_that_were_not_asked_count_against_the_quorum)
 {
     struct ballot b;
 
-    ballot_init(&b, 3, 2, FENCE, at(0));
+    ballot_init(&b, 3, 2, FENCE, LIMIT, at(0));
     assert_int_equal(outcome(&b), BALLOT_FAILED);
     ballot_ask(&b, 0);
     assert_int_equal(outcome(&b), BALLOT_FAILED);
@@ -405,11 +407,144 @@ TEST(a_contended_lock_is_asked_for_without_nodes_that_hang)
     assert_int_equal(ballot_electorate(27, 16, 3, true), 11);
 }
 
+/* --- fences beyond belief ---------------------------------------------------------------------- */
+
+#define FAR (UINT64_C(1) << 52)
+
+TEST(one_node_of_three_does_not_raise_a_fence_beyond_belief)
+{
+    struct ballot b = asked(3);
+
+    low(&b, 0, FAR);
+    assert_int_equal(ballot_vote_of(&b, 0), BALLOT_DOUBTED);
+    yes(&b, 1, at(0));
+    assert_int_equal(outcome(&b), BALLOT_UNDECIDED);
+    yes(&b, 2, at(0));
+    assert_int_equal(outcome(&b), BALLOT_WON);
+    assert_int_equal(b.fence, FENCE);
+}
+
+TEST(without_the_others_it_is_no_vote)
+{
+    struct ballot b = asked(3);
+
+    low(&b, 0, FAR);
+    yes(&b, 1, at(0));
+    no(&b, 2, BALLOT_NO);
+    assert_int_equal(outcome(&b), BALLOT_FAILED);
+}
+
+TEST(a_majority_is_believed_whatever_it_shows)
+{
+    struct ballot b = asked(3);
+
+    low(&b, 0, FAR);
+    yes(&b, 1, at(0));
+    low(&b, 2, FAR + 5);
+    assert_int_equal(outcome(&b), BALLOT_RAISE); /* by nodes 0 and 1 */
+    assert_int_equal(ballot_raise(&b), FAR + 1); /* 2 alone has more */
+    assert_int_equal(ballot_vote_of(&b, 2), BALLOT_DOUBTED);
+    yes(&b, 0, at(0));
+    yes(&b, 1, at(0));
+    assert_int_equal(outcome(&b), BALLOT_WON);
+}
+
+TEST(a_key_in_the_way_shows_a_fence_too)
+{
+    struct ballot b = asked(3);
+
+    ballot_answer(&b, 1, BALLOT_TAKEN, HF_TIME_PAST, FAR);
+    low(&b, 0, FAR);
+    yes(&b, 2, at(0));
+    assert_int_equal(outcome(&b), BALLOT_RAISE);
+    assert_int_equal(ballot_raise(&b), FAR + 1);
+}
+
+TEST(two_nodes_of_five_do_not_raise_it_either)
+{
+    struct ballot b = asked(5);
+
+    low(&b, 0, FAR);
+    low(&b, 1, FAR);
+    yes(&b, 2, at(0));
+    yes(&b, 3, at(0));
+    assert_int_equal(outcome(&b), BALLOT_UNDECIDED);
+    low(&b, 4, LIMIT);
+    assert_int_equal(outcome(&b), BALLOT_RAISE);
+    assert_int_equal(ballot_raise(&b), LIMIT + 1);
+}
+
+TEST(of_two_nodes_the_lower_fence_is_believed)
+{
+    struct ballot b = asked(2);
+
+    low(&b, 0, FAR);
+    yes(&b, 1, at(0));
+    assert_int_equal(outcome(&b), BALLOT_FAILED);
+    b = asked(2);
+    low(&b, 0, FAR);
+    low(&b, 1, FAR);
+    assert_int_equal(outcome(&b), BALLOT_RAISE);
+    assert_int_equal(ballot_raise(&b), FAR + 1);
+}
+
+TEST(the_only_node_is_believed_until_there_is_no_higher_fence)
+{
+    struct ballot b = asked(1);
+
+    low(&b, 0, FENCE_NODE_MAX - 1);
+    assert_int_equal(outcome(&b), BALLOT_RAISE);
+    assert_int_equal(ballot_raise(&b), FENCE_NODE_MAX);
+    b = asked(1);
+    low(&b, 0, FENCE_NODE_MAX);
+    assert_int_equal(outcome(&b), BALLOT_FAILED);
+}
+
+/* (!) Fast enough, it would have raised the others' fences for as long as the round lasts. */
+TEST(a_node_that_no_raise_satisfies_is_no_vote)
+{
+    struct ballot b = asked(3);
+
+    yes(&b, 0, at(0));
+    low(&b, 1, FENCE + 5);
+    assert_int_equal(outcome(&b), BALLOT_RAISE);
+    assert_int_equal(ballot_raise(&b), FENCE + 6);
+    low(&b, 1, FENCE + 7);
+    assert_int_equal(outcome(&b), BALLOT_UNDECIDED);
+    yes(&b, 0, at(0));
+    yes(&b, 2, at(0));
+    assert_int_equal(outcome(&b), BALLOT_WON);
+    assert_int_equal(b.fence, FENCE + 6);
+}
+
+TEST(a_node_that_accepts_another_fence_again_and_again_is_no_vote)
+{
+    struct ballot b = asked(3);
+    int raises = 0;
+
+    yes(&b, 0, at(0));
+    do {
+        ballot_answer(&b, 1, BALLOT_YES, at(0), FENCE - 1);
+        raises++;
+    } while (outcome(&b) == BALLOT_RAISE && ballot_raise(&b) == FENCE && raises < 100);
+    assert_in_range(raises, 2, 20);
+    assert_int_equal(outcome(&b), BALLOT_UNDECIDED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_quorum_is_more_than_half_of_the_configured),
         cmocka_unit_test(won_with_the_q_th_vote_and_not_before),
+        cmocka_unit_test(one_node_of_three_does_not_raise_a_fence_beyond_belief),
+        cmocka_unit_test(without_the_others_it_is_no_vote),
+        cmocka_unit_test(a_majority_is_believed_whatever_it_shows),
+        cmocka_unit_test(a_key_in_the_way_shows_a_fence_too),
+        cmocka_unit_test(two_nodes_of_five_do_not_raise_it_either),
+        cmocka_unit_test(of_two_nodes_the_lower_fence_is_believed),
+        cmocka_unit_test(the_only_node_is_believed_until_there_is_no_higher_fence),
+        cmocka_unit_test(a_node_that_no_raise_satisfies_is_no_vote),
+        cmocka_unit_test(a_node_that_accepts_another_fence_again_and_again_is_no_vote),
         cmocka_unit_test(nodes_that_were_not_asked_count_against_the_quorum),
         cmocka_unit_test(taken_as_soon_as_it_cannot_be_won),
         cmocka_unit_test(one_taken_among_failures_names_another_holder),

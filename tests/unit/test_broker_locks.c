@@ -94,10 +94,20 @@ void nodes_explain(HF_UNUSED const struct nodes *n, HF_UNUSED hf_time now, char 
     snprintf(ret_text, size, "too few nodes");
 }
 
-void nodes_explain_round(HF_UNUSED const struct nodes *n, HF_UNUSED int voted,
-                         HF_UNUSED uint32_t errors, char *ret_text, size_t size)
+void nodes_explain_round(HF_UNUSED const struct nodes *n, HF_UNUSED uint32_t errors, char *ret_text,
+                         size_t size)
 {
     snprintf(ret_text, size, "too few nodes");
+}
+
+void nodes_doubt_fence(HF_UNUSED struct nodes *n, HF_UNUSED int node, HF_UNUSED const void *key,
+                       HF_UNUSED size_t key_len)
+{
+}
+
+void nodes_accept_fence(HF_UNUSED struct nodes *n, HF_UNUSED int node, HF_UNUSED const void *key,
+                        HF_UNUSED size_t key_len)
+{
 }
 
 /* --- below: releases -------------------------------------------------------------------------- */

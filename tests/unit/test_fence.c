@@ -162,6 +162,38 @@ TEST(a_raise_stays_within_53_bits)
     assert_int_equal(fence_raise(10, UINT64_MAX), FENCE_NODE_MAX);
 }
 
+TEST(one_node_is_believed_up_to_a_day_ahead_of_the_median)
+{
+    const uint64_t day = UINT64_C(86400) * 1000000;
+
+    assert_int_equal(fence_limit(true, NOW, wall(0)), NOW_US + day);
+    assert_int_equal(fence_limit(true, NOW, wall(INT64_MAX)), NOW_US + day);
+    assert_int_equal(fence_limit(false, NOW, wall(NOW_MS)), NOW_US + day);
+    assert_int_equal(fence_limit(true, nodes(INT64_MAX), wall(0)), FENCE_NODE_MAX);
+    assert_int_equal(fence_limit(true, nodes(-1), wall(0)), 1 + day);
+}
+
+TEST(beyond_it_a_majority_is_believed)
+{
+    const uint64_t one[] = {90}, two[] = {90, 80}, three[] = {90, 0, 70},
+                   five[] = {90, 0, 70, 80, 0};
+
+    assert_int_equal(fence_believed(10, one, 1, 1), 90);
+    assert_int_equal(fence_believed(10, two, 2, 2), 80);
+    assert_int_equal(fence_believed(10, three, 3, 2), 70);
+    assert_int_equal(fence_believed(10, five, 5, 3), 70);
+    assert_int_equal(fence_believed(75, five, 5, 3), 75);
+    assert_int_equal(fence_believed(10, (uint64_t[]){90, 0, 0}, 3, 2), 10);
+    assert_int_equal(fence_believed(10, (uint64_t[]){90, 90, 0, 0, 0}, 5, 3), 10);
+    assert_int_equal(fence_believed(10, (uint64_t[]){90, 90, 0}, 3, 2), 90);
+}
+
+TEST(there_is_a_last_fence)
+{
+    assert_true(fence_can_rise(FENCE_NODE_MAX - 1));
+    assert_false(fence_can_rise(FENCE_NODE_MAX));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -179,6 +211,9 @@ int main(void)
         cmocka_unit_test(a_fence_is_never_zero_nor_above_53_bits),
         cmocka_unit_test(a_raise_goes_one_above_the_highest_seen),
         cmocka_unit_test(a_raise_stays_within_53_bits),
+        cmocka_unit_test(there_is_a_last_fence),
+        cmocka_unit_test(beyond_it_a_majority_is_believed),
+        cmocka_unit_test(one_node_is_believed_up_to_a_day_ahead_of_the_median),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

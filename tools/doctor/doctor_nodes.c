@@ -177,6 +177,29 @@ static void look_at_state(struct doctor *doctor, const struct hf_node_row *row, 
     }
 }
 
+/* Agents tell only of a record that no majority shares, so fences do not fall when it goes. Where the key does not fit into
+ * the row it is not whole. */
+static void look_at_fence(struct doctor *doctor, const struct hf_node_row *row, const char *id)
+{
+    const char *key = row->error + strlen(HF_NODE_FENCE_AHEAD);
+    bool whole = strlen(row->error) < sizeof(row->error) - 1;
+    char escaped[4 * sizeof(row->error)], remedy[sizeof(escaped) + 160];
+
+    if (row->state != HF_NODE_UP ||
+        strncmp(row->error, HF_NODE_FENCE_AHEAD, strlen(HF_NODE_FENCE_AHEAD)) != 0)
+        return;
+    text_escape_ascii_str(escaped, sizeof(escaped), key);
+    snprintf(remedy, sizeof(remedy),
+             "on that server: DEL \"holdfast:fence:%s%s\"; if it comes again, that server lies: "
+             "holdfast fleet move",
+             escaped, whole ? "" : "...");
+    doctor_report(
+        doctor, FINDING_WARN, "node.fence", remedy,
+        "%s has a fence for %s that agents do not believe, far ahead of the nodes' clocks: "
+        "%s gives no votes for that lock",
+        id, escaped, id);
+}
+
 static void look_at_clock(struct doctor *doctor, const struct hf_node_row *row, const char *id)
 {
     char offset[TEXT_SPAN_SIZE];
@@ -262,6 +285,7 @@ void doctor_nodes_look(struct doctor *doctor, const struct reader *reader)
         look_at_config(doctor, &rows[i], id,
                        reader->table.header->flags & HF_TABLE_F_TRUST_DURABLE);
         look_at_clock(doctor, &rows[i], id);
+        look_at_fence(doctor, &rows[i], id);
         look_at_distance(doctor, &rows[i], id, reader->table.header->ttl_ms);
         durable += (rows[i].flags & HF_NODE_F_DURABLE) != 0;
     }

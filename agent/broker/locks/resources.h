@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "agent/broker/locks/round_words.h"
 #include "agent/base/loop.h"
 #include "agent/broker/locks/locks.h"
 #include "agent/core/turns.h"
@@ -43,8 +44,9 @@ struct resource_work {
     struct ended *ended;     /* undoing: the lease that an earlier agent's client was releasing */
     struct session *release_session; /* to be answered at MSG_ENDED */
     uint64_t release_id;
-    uint32_t tries;   /* waiters that try once */
-    uint8_t failures; /* of rounds in a row, for backoff_next() */
+    struct round_whys refused; /* why the last round failed for want of votes */
+    uint32_t tries;            /* waiters that try once */
+    uint8_t failures;          /* of rounds in a row, for backoff_next() */
 };
 
 /* A name that is, or lately was, held or waited for (its slot still has the name). There may be a million:

@@ -80,6 +80,12 @@ static void fill_lock(struct round *round, int node, struct link_lock *lock)
         lock->deadline = low;
 }
 
+static void no_vote(struct round *round, int node, enum round_why why)
+{
+    round->why[node] = (uint8_t)why;
+    ballot_answer(&round->ballot, node, BALLOT_NO, HF_TIME_PAST, 0);
+}
+
 static bool round_send(struct round *round, int node, bool raise)
 {
     struct locks *locks = round->locks;
@@ -161,19 +167,14 @@ static uint32_t round_won(const struct round *round)
     return won;
 }
 
-bool round_has_winner(const struct round *round)
+static void explain(const struct round *round, struct resource *r, char *ret_text,
+                    size_t size) IN_BROKER_THREAD
 {
-    const struct locks *locks = round->locks;
-
-    for (int i = 0; i < locks->n; i++) {
-        int same = 0;
-
-        for (int k = 0; k < locks->n; k++)
-            same += round->in_way[i] != 0 && round->in_way[k] == round->in_way[i];
-        if (same >= locks->q)
-            return true;
-    }
-    return false;
+    r->work->refused = round_whys(round);
+    if (round->errors)
+        nodes_explain_round(round->locks->nodes, round->errors, ret_text, size);
+    else
+        (void)round_explain(round->locks->nodes, &r->work->refused, ret_text, size);
 }
 
 /* Not granted: its key is released wherever it may stand; the waiter is told why, or waits on. */
@@ -211,8 +212,7 @@ static void round_undo(struct round *round, int failure) IN_BROKER_THREAD
         char text[184] = "";
 
         if (failure == HF_ENOQUORUM)
-            nodes_explain_round(round->locks->nodes, __builtin_popcount(round_won(round)),
-                                round->errors, text, sizeof(text));
+            explain(round, r, text, sizeof(text));
         waiters_hear(r, failure, &round->holder, round->started, text);
         if (!TAILQ_EMPTY(&r->work->waiters) && failure == HF_EBUSY)
             wakeups_lost(r, round_won(round), round_has_winner(round), round->track,
@@ -234,8 +234,8 @@ static void round_raise(struct round *round)
     hf_counter_add(&round->locks->agent->table, HF_COUNTER_FENCE_RAISES, 1);
     ballot_raise(ballot);
     for (int i = 0; i < round->locks->n; i++)
-        if (ballot->node[i].vote == BALLOT_YES_LOW && !round_send(round, i, true))
-            ballot_answer(ballot, i, BALLOT_NO, HF_TIME_PAST, 0);
+        if (ballot_vote_of(ballot, i) == BALLOT_YES_LOW && !round_send(round, i, true))
+            no_vote(round, i, WHY_BROKEN);
     round_flush(round);
 }
 
@@ -272,7 +272,7 @@ static void round_judge(struct round *round) IN_BROKER_THREAD
         if ((round->ballot.node[i].vote == BALLOT_YES ||
              round->ballot.node[i].vote == BALLOT_YES_LOW) &&
             !trust_may_vote(&round->locks->nodes->node[i].trust, now))
-            ballot_answer(&round->ballot, i, BALLOT_NO, HF_TIME_PAST, 0);
+            no_vote(round, i, WHY_TRUST);
     switch (ballot_decide(&round->ballot, &round->timing, now)) {
     case BALLOT_UNDECIDED:
         round_hurry(round);
@@ -291,8 +291,11 @@ static void round_judge(struct round *round) IN_BROKER_THREAD
     case BALLOT_TAKEN_BY_OTHER:
         round_undo(round, HF_EBUSY);
         return;
-    case BALLOT_FAILED:
     case BALLOT_TOO_LATE:
+        round->late = true;
+        round_undo(round, HF_ENOQUORUM);
+        return;
+    case BALLOT_FAILED:
         round_undo(round, HF_ENOQUORUM);
         return;
     }
@@ -306,7 +309,7 @@ static void on_overdue(struct loop_timer *timer, hf_time now)
     for (int i = 0; i < round->locks->n; i++)
         if (round->ballot.node[i].vote == BALLOT_ASKED &&
             hf_time_reached(now, overdue_at(round, i)))
-            ballot_answer(&round->ballot, i, BALLOT_NO, HF_TIME_PAST, 0);
+            no_vote(round, i, WHY_SILENT);
     round_judge(round);
 }
 
@@ -329,7 +332,7 @@ static void vote(struct round *round, int node, const struct link_reply *reply)
     case VERDICT_LOW:
         /* This very reply may show that it may not vote (a clock step, a lost sentinel). */
         if (!trust_may_vote(&locks->nodes->node[node].trust, now))
-            ballot_answer(ballot, node, BALLOT_NO, HF_TIME_PAST, reply->fence);
+            no_vote(round, node, WHY_TRUST);
         else
             ballot_answer(ballot, node, reply->verdict == VERDICT_OK ? BALLOT_YES : BALLOT_YES_LOW,
                           reply->sent, reply->fence);
@@ -355,15 +358,15 @@ static void vote(struct round *round, int node, const struct link_reply *reply)
             }
         }
         is_not_written(round, node);
-        ballot_answer(ballot, node, BALLOT_NO, HF_TIME_PAST, 0);
+        no_vote(round, node, WHY_STALE);
         return;
     case VERDICT_SENTINEL:
         is_not_written(round, node);
-        ballot_answer(ballot, node, BALLOT_NO, HF_TIME_PAST, 0);
+        no_vote(round, node, WHY_RECORD);
         return;
     case VERDICT_GONE:
     case VERDICT_FREE:
-        ballot_answer(ballot, node, BALLOT_NO, HF_TIME_PAST, 0);
+        no_vote(round, node, WHY_GONE);
         return;
     }
 }
@@ -435,6 +438,7 @@ static void round_reply(struct link *link, const struct link_reply *reply, void 
     is_broker_thread();
     nodes_on_reply(locks->nodes, node, reply);
     nodes_on_write(locks->nodes, node, reply, is_written(reply));
+    round_note_fence(round, node, reply);
     if (reply->outcome == LINK_ERROR)
         round->errors |= 1u << node;
     if (reply->final) {
@@ -453,13 +457,13 @@ static void round_reply(struct link *link, const struct link_reply *reply, void 
     else if (reply->error == HF_NODE_ERR_NOSCRIPT && !reply->late && send_again(round, node))
         return;
     else if (!reply->late)
-        ballot_answer(&round->ballot, node, BALLOT_NO, HF_TIME_PAST, 0);
+        no_vote(round, node, reply->outcome == LINK_TIMEOUT ? WHY_SILENT : WHY_ERROR);
     if (reply->outcome == LINK_BROKEN) {
         /* It may have run: release twice, whatever the round's outcome; the token is not used on
          * that node again. */
         hf_counter_add(&locks->agent->table, HF_COUNTER_IN_DOUBT, 1);
         round->broken |= 1u << node;
-        ballot_answer(&round->ballot, node, BALLOT_NO, HF_TIME_PAST, 0);
+        no_vote(round, node, WHY_BROKEN);
     }
     round_judge(round);
 }
@@ -527,7 +531,8 @@ int round_begin(struct resource *r, struct waiter *w)
                                             .since = clock_wall()};
     token_draw(&locks->tokens, &round->token);
     fence = fence_propose(r->last_fence, known, median, clock_wall());
-    ballot_init(&round->ballot, locks->n, locks->q, fence, now);
+    ballot_init(&round->ballot, locks->n, locks->q, fence, fence_limit(known, median, clock_wall()),
+                now);
 
     /* Counted only when it is granted: a round that fails uses up no generation. */
     r->generation = locks->generations[r->slot] + 1;
@@ -560,16 +565,6 @@ void round_lease_over(struct round *round)
     if (round->broken)
         release_nodes(round, round->broken, round->broken, NULL, NULL);
     round_settle(round);
-}
-
-bool round_is_slow(const struct round *round, hf_time now)
-{
-    if (!round)
-        return false;
-    for (int i = 0; i < round->locks->n; i++)
-        if (round->ballot.node[i].vote == BALLOT_TAKEN)
-            return false;
-    return hf_time_since(now, round->started).ns >= round->timing.attempt.ns / 4;
 }
 
 bool rounds_busy(const struct locks *locks)

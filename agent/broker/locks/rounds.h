@@ -31,6 +31,8 @@ struct round {
     uint32_t foreign;    /* has a key that no agent wrote, or another's fence record */
     uint32_t errors;     /* answered with an error */
     uint32_t stale_retried, reloaded; /* sent once more: after STALE, after NOSCRIPT */
+    uint8_t why[HF_NODES_MAX];        /* enum round_why, of a NO */
+    bool late;                        /* enough voted, too late */
     bool track;         /* somebody waits: nodes are to tell when the key in the way changes */
     bool decided, over; /* over: its lease ended, or it was undone: late successes are released */
     int calls;          /* commands outstanding */

@@ -272,6 +272,19 @@ void waiter_hear_of_others(struct waiter *w)
     waiter_hear_held(w);
 }
 
+/* (!) What was missing when it was decided: enough nodes may vote by now. */
+static void explain_votes(const struct resource *r, hf_time now, char *ret_text,
+                          size_t size) IN_BROKER_THREAD
+{
+    const struct nodes *nodes = resource_locks(r)->nodes;
+    struct round_whys whys = r->work->round ? round_whys(r->work->round) : r->work->refused;
+
+    if (nodes_granting(nodes, now) < nodes->q)
+        nodes_explain(nodes, now, ret_text, size);
+    else if (!round_explain(nodes, &whys, ret_text, size))
+        snprintf(ret_text, size, "too few nodes could vote until a moment ago; ask again");
+}
+
 void waiter_on_timer(struct loop_timer *timer, hf_time now)
 {
     struct waiter *w = HF_CONTAINER(timer, struct waiter, timer);
@@ -282,7 +295,7 @@ void waiter_on_timer(struct loop_timer *timer, hf_time now)
     if (w->last_failure == HF_ENOQUORUM ||
         (!w->last_failure && round_is_slow(r->work->round, now))) {
         status = HF_ENOQUORUM;
-        nodes_explain(resource_locks(r)->nodes, now, text, sizeof(text));
+        explain_votes(r, now, text, sizeof(text));
     }
     if (w->last_failure == HF_EDRAINED) {
         status = drained_status(w);

@@ -190,8 +190,7 @@ static size_t say_unwritable(const struct nodes *nodes, hf_time now, char *text,
     return (size_t)written;
 }
 
-void nodes_explain_round(const struct nodes *nodes, int voted, uint32_t errors, char *ret_text,
-                         size_t size)
+void nodes_explain_round(const struct nodes *nodes, uint32_t errors, char *ret_text, size_t size)
 {
     char ids[IDS_MOST];
     int first = 0;
@@ -203,12 +202,9 @@ void nodes_explain_round(const struct nodes *nodes, int voted, uint32_t errors, 
                  alike & (alike - 1) ? "" : "s",
                  link_error_name(writes_refused(&nodes->node[first].writes)),
                  nodes->node[first].writes.text);
-    else if (errors)
+    else
         snprintf(ret_text, size, "too few nodes: %s: %s", ids,
                  nodes->node[__builtin_ctz(errors)].row.error);
-    else
-        snprintf(ret_text, size, "too few nodes agreed in time: %d of %d voted, %d are needed",
-                 voted, nodes->n, nodes->q);
 }
 
 void nodes_explain(const struct nodes *nodes, hf_time now, char *ret_text, size_t size)

@@ -8,8 +8,8 @@
 /* What is missing for a quorum of votes and, if known, for how long. */
 void nodes_explain(const struct nodes *nodes, hf_time now, char *ret_text,
                    size_t size) IN_BROKER_THREAD;
-/* Why a round failed: `voted` nodes voted, those of the bits `errors` answered with an error. */
-void nodes_explain_round(const struct nodes *nodes, int voted, uint32_t errors, char *ret_text,
+/* Why a round failed in which the nodes of the bits `errors` answered with an error. */
+void nodes_explain_round(const struct nodes *nodes, uint32_t errors, char *ret_text,
                          size_t size) IN_BROKER_THREAD;
 /* A number that changes with the reasons why nodes do not vote; never 0. */
 uint64_t nodes_situation(const struct nodes *nodes, hf_time now) IN_BROKER_THREAD;
