@@ -49,6 +49,65 @@ static struct beside beside(const char *path)
     return temporary;
 }
 
+static struct beside room_beside(const char *path)
+{
+    struct beside room;
+
+    snprintf(room.path, sizeof(room.path), "%s.room", path);
+    return room;
+}
+
+static int say_no_room(const char *path, const char *what, size_t size, int error, char *why,
+                       size_t why_size)
+{
+    snprintf(why, why_size, "no room for %s of %zu KiB at %s: %s; make room or lower the capacity",
+             what, size / 1024, path, strerror(error));
+    errno = error;
+    return HF_ESYS;
+}
+
+static int allocate(int fd, size_t size)
+{
+    int error;
+
+    do
+        error = posix_fallocate(fd, 0, (off_t)size);
+    while (error == EINTR);
+    return error;
+}
+
+int boot_file_reserve(const char *path, const char *what, size_t size, char *why, size_t why_size)
+{
+    const struct beside room = room_beside(path);
+    int fd, error;
+
+    (void)unlink(room.path);
+    fd = open(room.path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return boot_file_say("make", room.path, why, why_size);
+    error = allocate(fd, size);
+    close(fd);
+    if (!error)
+        return HF_OK;
+    (void)unlink(room.path);
+    return say_no_room(path, what, size, error, why, why_size);
+}
+
+void boot_file_unreserve(const char *path)
+{
+    (void)unlink(room_beside(path).path);
+}
+
+/* Nobody has written to reserved room. */
+static void use_reserved(const char *path, size_t size)
+{
+    const struct beside room = room_beside(path), temporary = beside(path);
+    struct stat st;
+
+    if (lstat(room.path, &st) == 0 && S_ISREG(st.st_mode) && (size_t)st.st_size == size)
+        (void)rename(room.path, temporary.path);
+}
+
 void boot_file_abandon(const char *path)
 {
     int error = errno;
@@ -67,17 +126,13 @@ int boot_file_begin(const char *path, const char *what, const struct boot_file_h
 
     header.crc = header_crc(&header);
     (void)unlink(temporary);
-    fd = open(temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    use_reserved(path, want->size);
+    fd = open(temporary, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return boot_file_say("make", temporary, why, why_size);
-    do
-        error = posix_fallocate(fd, 0, (off_t)want->size);
-    while (error == EINTR);
+    error = allocate(fd, want->size);
     if (error) {
-        snprintf(why, why_size,
-                 "no room for %s of %zu KiB at %s: %s; make room or lower the capacity", what,
-                 (size_t)want->size / 1024, path, strerror(error));
-        errno = error;
+        (void)say_no_room(path, what, want->size, error, why, why_size);
         goto error_file;
     }
     if (pwrite(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header)) {

@@ -25,6 +25,11 @@ struct boot_file_header {
 /* Two builds whose facts about the layout differ refuse each other's files. */
 uint64_t boot_file_fingerprint(const uint32_t *facts, size_t count);
 
+/* Takes the room that the next boot_file_begin() of that size uses, in a file of zeros beside `path`. HF_ESYS with `why`:
+ * there is none. */
+int boot_file_reserve(const char *path, const char *what, size_t size, char *why, size_t why_size);
+void boot_file_unreserve(const char *path);
+
 /* Making a file takes two steps, and is filled in between: a kill at any point leaves the earlier file, or this
  * one whole. Makes an empty file beside `path`, which no other program knows; `ret_fd` is the caller's. `what` names
  * it in an error's text. HF_ESYS with errno and `why`: nothing is left of it. */

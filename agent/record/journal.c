@@ -59,15 +59,15 @@ static size_t half_size_for(uint32_t nodes)
     return (used + HALF_LINE - 1) / HALF_LINE * HALF_LINE;
 }
 
-static size_t size_for(uint32_t capacity, uint32_t nodes)
+size_t journal_size_for(uint32_t capacity, int nodes)
 {
     return BOOT_FILE_HEADER +
-           (size_t)capacity * (2 * half_size_for(nodes) + sizeof(struct lease_record));
+           (size_t)capacity * (2 * half_size_for((uint32_t)nodes) + sizeof(struct lease_record));
 }
 
 bool journal_header_fits(const struct boot_file_header *h)
 {
-    return h->nodes <= HF_NODES_MAX && h->size == size_for(h->capacity, h->nodes);
+    return h->nodes <= HF_NODES_MAX && h->size == journal_size_for(h->capacity, (int)h->nodes);
 }
 
 void journal_place(struct journal *j, void *map, const struct boot_file_header *h)
@@ -86,7 +86,7 @@ struct boot_file_header journal_header(uint32_t capacity, int nodes, const char 
 {
     struct boot_file_header want = {.magic = JOURNAL_MAGIC,
                                     .fingerprint = fingerprint(),
-                                    .size = size_for(capacity, (uint32_t)nodes),
+                                    .size = journal_size_for(capacity, nodes),
                                     .capacity = capacity,
                                     .nodes = (uint32_t)nodes};
 
@@ -398,6 +398,7 @@ int journal_find(const char *dir, uint32_t capacity, int nodes, const char *list
         return HF_ENOMEM;
     }
     boot_file_abandon(j->path);
+    boot_file_unreserve(j->path);
 
     fd = open(j->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 && errno != ENOENT) {

@@ -82,6 +82,7 @@ struct journal {
  * are. */
 struct boot_file_header journal_header(uint32_t capacity, int nodes, const char *list_hash,
                                        const struct boot_clock *clock);
+size_t journal_size_for(uint32_t capacity, int nodes);
 bool journal_header_fits(const struct boot_file_header *header);
 void journal_place(struct journal *journal, void *map, const struct boot_file_header *header);
 

@@ -140,6 +140,7 @@ int node_records_open(const char *dir, int nodes, const char *list_hash,
         return HF_ENOMEM;
     }
     snprintf(r->path, sizeof(r->path), "%s/nodes", dir);
+    boot_file_unreserve(r->path);
     fd = open(r->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd >= 0) {
         rc = take_existing(r, fd, &want, why, why_size);

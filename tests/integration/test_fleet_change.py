@@ -2,8 +2,10 @@
 """A fleet changes while locks are held, by an operator's command: what is refused, with its remedy, and what is done.
 """
 import pathlib
+import contextlib
 import re
 import shutil
+import subprocess
 import signal
 import socket
 import sys
@@ -446,6 +448,45 @@ def cannot_keep(run):
     refused(run, "add", f"n4={more.address}", code=NOT_NOW, says=["make room in the agent's directory", str(kept)])
     shutil.rmtree(kept)
     done(change(run, "add", f"n4={more.address}", timeout_s=60))
+
+
+@contextlib.contextmanager
+def little_room(run, label, size):
+    """The agent's directory is a file system of that size."""
+    place = run.runtime_dir / f"{run.tag}-{label}"
+    place.mkdir(mode=0o700)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "none", place], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+        shutil.rmtree(place, ignore_errors=True)
+
+
+@scenario("no room for a second journal: the host that is asked refuses the change, and one that learns of it goes on until there is",
+          needs_root=True)
+def no_second_journal(run):
+    run.redis(3)
+    other = server(run, "other")
+    with little_room(run, "a", "1400k") as place:
+        small = host(run, "a", options=["--capacity", "1024"])
+        large = host(run, "b")
+        for agent in (small, large):
+            votes(run, agent=agent)
+        holder = run.holder(small)
+        holder.acquire("kept")
+        refused(run, "move", f"n2={other.address}", code=NOT_NOW, says=["make room in the agent's directory", "no room for the journal"])
+        change(run, "move", f"n2={other.address}", "--no-wait", agent=large)
+        wait_until(lambda: "waits: make room in the agent's directory" in run.holdfast("fleet").out, 15, "fleet says it")
+        assert "no room for the journal of the next list of nodes" in small.err, small.err
+        assert small.running and holder.held(), small.err
+        subprocess.run(["mount", "-o", "remount,size=8m", place], check=True)
+        wait_until(lambda: settled(run, 2), 30, "version 2 has settled")
+        assert small.running and holder.held(), small.err
+        holder.release()
+        assert run.holdfast("run", "-n", "job", "true").rc == 0
+        assert not list(place.glob("*.room")), "room is kept"
+        small.stop()
 
 
 @scenario("an agent that cannot keep the fleet's next record says so where it says what it waits for, and goes on when it can")

@@ -12,6 +12,8 @@
 #include "agent/broker/nodes/node_known.h"
 #include "agent/broker/nodes/sentinels.h"
 #include "agent/config/config_fleet.h"
+#include "agent/record/carry_room.h"
+#include "agent/record/list_change.h"
 #include "agent/record/events.h"
 #include "agent/record/fleet_memory.h"
 #include "agent/record/stores.h"
@@ -221,6 +223,32 @@ static void list_nodes(const struct nodes *nodes, const struct fleet_record *rec
     }
 }
 
+/* Where journal and records are; "": nothing is kept. */
+static void dir_of(const struct nodes *nodes, char ret_dir[600])
+{
+    char *end;
+
+    snprintf(ret_dir, 600, "%s", nodes->agent->fleet_path);
+    end = strrchr(ret_dir, '/');
+    ret_dir[end ? end - ret_dir : 0] = '\0';
+}
+
+/* (!) Before the record is kept: the start by it carries the journal over, and must not fail for want of room. */
+static int make_room(const struct nodes *nodes, const struct fleet_record *record,
+                     const struct fleet_memory *memory, char *why, size_t size)
+{
+    const struct fleet_seat *seats;
+    struct list_change change;
+    char dir[600];
+    int count = fleet_record_list(record, &seats);
+
+    dir_of(nodes, dir);
+    if (!*dir || !memory->list_count ||
+        !list_change_find(&change, memory->list, memory->list_count, seats, count))
+        return HF_OK;
+    return carry_room_take(dir, count, why, size);
+}
+
 static int write_down(const struct nodes *nodes, const struct fleet_record *record, hf_time from,
                       char *why, size_t size)
 {
@@ -237,7 +265,9 @@ static int write_down(const struct nodes *nodes, const struct fleet_record *reco
     memory->from = from;
     memory->length = fleet_record_text(record, memory->text);
     list_nodes(nodes, record, memory);
-    rc = fleet_memory_keep(nodes->agent->fleet_path, &nodes->agent->clock, memory, why, size);
+    rc = make_room(nodes, record, memory, why, size);
+    if (rc == HF_OK)
+        rc = fleet_memory_keep(nodes->agent->fleet_path, &nodes->agent->clock, memory, why, size);
     free(memory);
     return rc;
 }
@@ -533,14 +563,31 @@ void node_fleet_review(struct nodes *nodes, hf_time now)
 
 /* --- an operator's change ----------------------------------------------------------------------- */
 
+/* Of the list that the wish leads to, and of the way there: one node more at the most. */
+static int try_room(const struct nodes *nodes, const struct fleet_wish *wish, char *why,
+                    size_t size)
+{
+    bool longer = wish->kind == FLEET_WISH_ADD || wish->kind == FLEET_WISH_ABORT;
+    int count = nodes->n + longer, rc;
+    char dir[600];
+
+    dir_of(nodes, dir);
+    if (!*dir || wish->kind == FLEET_WISH_TTL_MAX || wish->kind == FLEET_WISH_CONFIRM)
+        return HF_OK;
+    rc = carry_room_take(dir, count < HF_NODES_MAX ? count : HF_NODES_MAX, why, size);
+    carry_room_give(dir);
+    return rc;
+}
+
 /* (!) An agent that cannot keep a record does not go by it, and the leases of its host run out: what it has kept is written
  * once more, just as the next record would be. */
-static int try_to_keep(struct nodes *nodes, char *why, size_t size)
+static int try_to_keep(struct nodes *nodes, const struct fleet_wish *wish, char *why, size_t size)
 {
     char text[256];
 
     if (write_down(nodes, &nodes->fleet_view.record, nodes->agent->fleet_from, text,
-                   sizeof(text)) == HF_OK)
+                   sizeof(text)) == HF_OK &&
+        try_room(nodes, wish, text, sizeof(text)) == HF_OK)
         return HF_OK;
     snprintf(why, size,
              "make room in the agent's directory, or give the agent its rights there: it could not "
@@ -556,7 +603,7 @@ int node_fleet_change(struct nodes *nodes, const struct fleet_wish *wish, char *
     int rc = fleet_change_begin(&nodes->fleet_view, wish, now, WISH_MOST, why, size);
 
     if (rc == HF_OK)
-        rc = try_to_keep(nodes, why, size);
+        rc = try_to_keep(nodes, wish, why, size);
     if (rc == HF_OK) {
         nodes->fleet_uid = wish->uid;
         loop_timer_set(nodes->loop, &nodes->review, now);
