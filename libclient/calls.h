@@ -65,6 +65,8 @@ void hfc_poll_add(hf_client *client, int sock) REQUIRES(hfc_locked);
 /* The rings of a session are there: tells the agent whether nudges are wanted. */
 void hfc_poll_rings(hf_client *client) REQUIRES(hfc_locked);
 void hfc_poll_del(hf_client *client, int sock) REQUIRES(hfc_locked);
+/* Tries again what epoll refused. */
+void hfc_poll_again(hf_client *client) REQUIRES(hfc_locked);
 
 /* --- beats.c ---------------------------------------------------------------------------------- */
 

@@ -71,6 +71,9 @@ static void timer_update(hf_client *client, int64_t now) REQUIRES(hfc_locked)
         next = hfc_hello_next(client);
     else if (client->ring_full)
         next = now + HFC_SLICE_FULL_NS;
+    hfc_poll_again(client);
+    if (client->unwatched)
+        next = hfc_min(next, now + HFC_UNWATCHED_NS);
     next = watched_next(client, now, hfc_min(next, leases_next(client, now)));
     next = ops_next(&client->flying, next);
     next = ops_next(&client->queued, next);

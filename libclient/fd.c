@@ -28,16 +28,33 @@ void hfc_timer_pull(hf_client *client, int64_t at_ns)
         hfc_timer_set(client, at_ns);
 }
 
-void hfc_poll_add(hf_client *client, int sock)
+static int add_socket(int epoll_fd, int sock)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP};
 
-    if (client->epoll_fd >= 0)
-        (void)epoll_ctl(client->epoll_fd, EPOLL_CTL_ADD, sock, &event);
+    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, sock, &event);
+}
+
+/* The user's limit of watches may be used up for a while. Meanwhile the timer stands in for the socket: a client that lost its
+ * session for this would lose its leases. */
+void hfc_poll_add(hf_client *client, int sock)
+{
+    if (client->epoll_fd < 0)
+        return;
+    client->unwatched = add_socket(client->epoll_fd, sock) < 0;
+    if (client->unwatched)
+        hfc_timer_pull(client, hfc_now() + HFC_UNWATCHED_NS);
+}
+
+void hfc_poll_again(hf_client *client)
+{
+    if (client->unwatched && client->session)
+        hfc_poll_add(client, client->session->sock);
 }
 
 void hfc_poll_del(hf_client *client, int sock)
 {
+    client->unwatched = false;
     if (client->epoll_fd >= 0)
         (void)epoll_ctl(client->epoll_fd, EPOLL_CTL_DEL, sock, NULL);
 }
@@ -50,10 +67,32 @@ void hfc_poll_rings(hf_client *client)
     hfc_timer_pull(client, 0); /* what came before that came without a nudge */
 }
 
-int hf_fd(hf_client *client)
+/* 0, or -1 with errno. */
+static int make(const hf_client *client, int *ret_epoll_fd, int *ret_timer_fd) REQUIRES(hfc_locked)
 {
     struct epoll_event event = {.events = EPOLLIN};
-    int epoll_fd, timer_fd, error, status = hfc_client_check(client);
+    int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    int timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK), error;
+
+    if (epoll_fd >= 0 && timer_fd >= 0 &&
+        epoll_ctl(epoll_fd, EPOLL_CTL_ADD, timer_fd, &event) == 0 &&
+        (!client->session || add_socket(epoll_fd, client->session->sock) == 0)) {
+        *ret_epoll_fd = epoll_fd;
+        *ret_timer_fd = timer_fd;
+        return 0;
+    }
+    error = errno;
+    if (epoll_fd >= 0)
+        close(epoll_fd);
+    if (timer_fd >= 0)
+        close(timer_fd);
+    errno = error;
+    return -1;
+}
+
+int hf_fd(hf_client *client)
+{
+    int epoll_fd, timer_fd, status = hfc_client_check(client);
 
     if (status < 0)
         return status;
@@ -63,23 +102,15 @@ int hf_fd(hf_client *client)
         hfc_unlock(client);
         return epoll_fd;
     }
-    epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (epoll_fd < 0 || timer_fd < 0 || epoll_ctl(epoll_fd, EPOLL_CTL_ADD, timer_fd, &event) < 0) {
-        error = errno;
+    if (make(client, &epoll_fd, &timer_fd) < 0) {
         hfc_unlock(client);
-        if (epoll_fd >= 0)
-            close(epoll_fd);
-        if (timer_fd >= 0)
-            close(timer_fd);
-        errno = error;
-        return hfc_fail(HF_ESYS, "epoll or timerfd: %m");
+        return hfc_fail(HF_ESYS, "no descriptor for the client's events: %m; raise %s",
+                        errno == ENOSPC ? "fs.epoll.max_user_watches (sysctl)"
+                                        : "the limit on open files (ulimit -n)");
     }
     client->epoll_fd = epoll_fd;
     client->timer_fd = timer_fd;
     client->until_ns = client->look_ns = INT64_MIN;
-    if (client->session)
-        hfc_poll_add(client, client->session->sock);
     hfc_poll_rings(client);
     hfc_timer_set(client, 0); /* the first dispatch handles all that happened before */
     hfc_unlock(client);

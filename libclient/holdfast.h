@@ -313,7 +313,8 @@ HF_EXPORT int hf_conflict(struct hf_holder *ret_holder);
 /* --- without blocking ----------------------------------------------------------------------------
  * hf_fd() becomes readable when hf_dispatch() has something to do: a completion, a change of a
  * lease, the end of a validity (also without an agent). Level-triggered; owned by the client; only
- * poll it. */
+ * poll it. HF_ESYS: no file descriptor or epoll watch is left. Check the result before an acquire:
+ * poll() ignores a negative descriptor, and would sleep with the lock held. */
 HF_EXPORT int hf_fd(hf_client *client);
 
 /* Handles all that is due, runs callbacks in the calling thread, never blocks. */

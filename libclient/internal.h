@@ -39,6 +39,7 @@
 /* The longest sleep without a look at CLOCK_BOOTTIME and the socket: futex timeouts stop in
  * suspend. */
 #define HFC_SLICE_NS      (500 * HF_NS_PER_MS)
+#define HFC_UNWATCHED_NS  (20 * HF_NS_PER_MS) /* between two looks at a socket that epoll refused */
 #define HFC_SLICE_FULL_NS (5 * HF_NS_PER_MS)  /* the same, while the ring has no room */
 #define HFC_WELCOME_NS    (5 * HF_NS_PER_SEC) /* a welcome takes no longer, or the agent hangs */
 /* A thread of the agent gives a sign of life ten times a second, unless it hangs (agent/loop.h): an agent
@@ -238,6 +239,7 @@ struct hf_client {
     struct hfc_leases free_leases GUARDED_BY(hfc_locked);
 
     int epoll_fd GUARDED_BY(hfc_locked), timer_fd GUARDED_BY(hfc_locked); /* -1 until hf_fd() */
+    bool unwatched GUARDED_BY(hfc_locked);   /* epoll refused the session's socket */
     int64_t timer_ns GUARDED_BY(hfc_locked); /* the instant the timer is set to */
     int64_t until_ns GUARDED_BY(hfc_locked); /* no lease is over before this, when last looked at */
     int64_t look_ns GUARDED_BY(hfc_locked);  /* not looked at again before */

@@ -42,8 +42,11 @@ static int be_elected(hf_client *client, const char *name, hf_lease **ret_lease)
     };
     struct pollfd events = {.fd = hf_fd(client), .events = POLLIN};
     hf_op *op;
-    int status = hf_acquire_start(client, &options, &op);
+    int status;
 
+    if (events.fd < 0)
+        return events.fd;
+    status = hf_acquire_start(client, &options, &op);
     if (status < 0)
         return status;
     while ((status = hf_op_result(op, ret_lease)) == HF_EPENDING && !stopping) {

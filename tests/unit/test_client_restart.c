@@ -1,8 +1,28 @@
 /* Contract. The agent dies, hangs or is replaced while clients hold and wait. */
 #include "client_fixture.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Instead of the C library's: fails like a user's limit of watches (fs.epoll.max_user_watches). */
+static int refused_watches; /* 1: all; 2: all but the next one */
+
+int epoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
+{
+    int refused = __atomic_load_n(&refused_watches, __ATOMIC_ACQUIRE);
+
+    if (op == EPOLL_CTL_ADD && refused == 1) {
+        errno = ENOSPC;
+        return -1;
+    }
+    if (op == EPOLL_CTL_ADD && refused)
+        __atomic_store_n(&refused_watches, refused - 1, __ATOMIC_RELEASE);
+    return (int)syscall(SYS_epoll_ctl, epoll, op, fd, event);
+}
 
 static void a_warm_restart_keeps_leases(void **state)
 {
@@ -112,6 +132,51 @@ static void an_event_loop_survives_a_restart(void **state)
             OK(hf_dispatch(f.client));
     }
     OK(status);
+    OK(hf_release(lease));
+    fixture_end(&f);
+}
+
+static void a_descriptor_that_watches_nothing_is_refused(void **state)
+{
+    struct fixture f = fixture_start(NULL);
+
+    (void)state;
+    for (int left = 1; left <= 2; left++) {
+        __atomic_store_n(&refused_watches, left, __ATOMIC_RELEASE);
+        assert_int_equal(hf_fd(f.client), HF_ESYS);
+        assert_non_null(strstr(hf_last_message(), "max_user_watches"));
+    }
+    __atomic_store_n(&refused_watches, 0, __ATOMIC_RELEASE);
+    assert_true(hf_fd(f.client) >= 0);
+    fixture_end(&f);
+}
+
+/* An agent that starts again has a new socket, and there may be no watch left for it. */
+static void an_event_loop_survives_a_restart_without_a_watch(void **state)
+{
+    struct fixture f = fixture_start(NULL);
+    struct hf_acquire_options options = options_for("a", -1);
+    struct pollfd p = {.fd = hf_fd(f.client), .events = POLLIN};
+    int64_t end = boottime_ns() + PATIENCE_MS * HF_NS_PER_MS;
+    hf_lease *lease;
+    hf_op *op;
+
+    (void)state;
+    fake_agent_foreign(f.agent, "a", true);
+    OK(hf_acquire_start(f.client, &options, &op));
+    EVENTUALLY(fake_agent_waiters(f.agent) == 1);
+    __atomic_store_n(&refused_watches, 1, __ATOMIC_RELEASE);
+    fake_agent_kill(f.agent);
+    fake_agent_revive(f.agent, false);
+    EVENTUALLY((hf_dispatch(f.client), fake_agent_waiters(f.agent) == 1));
+    OK(hf_dispatch(f.client));
+    fake_agent_foreign(f.agent, "a", false);
+    while (hf_op_result(op, &lease) == HF_EPENDING && boottime_ns() < end) {
+        assert_int_equal(poll(&p, 1, PATIENCE_MS), 1);
+        OK(hf_dispatch(f.client));
+    }
+    assert_true(hf_held(lease));
+    __atomic_store_n(&refused_watches, 0, __ATOMIC_RELEASE);
     OK(hf_release(lease));
     fixture_end(&f);
 }
@@ -267,6 +332,8 @@ int main(void)
         cmocka_unit_test(a_cold_restart_ends_leases),
         cmocka_unit_test(a_wait_survives_a_restart),
         cmocka_unit_test(an_event_loop_survives_a_restart),
+        cmocka_unit_test(a_descriptor_that_watches_nothing_is_refused),
+        cmocka_unit_test(an_event_loop_survives_a_restart_without_a_watch),
         cmocka_unit_test(a_cancel_survives_a_restart),
         cmocka_unit_test(a_wait_that_ended_without_an_agent_is_over),
         cmocka_unit_test(a_wait_without_an_agent_ends_in_time),

@@ -19,6 +19,8 @@ static void idle(hf_client *client)
                          {.fd = hf_fd(client), .events = POLLIN}};
     char bytes[64];
 
+    if (p[1].fd < 0)
+        measure_die("%s", hf_last_message());
     for (;;) {
         if (poll(p, 2, -1) < 0)
             measure_die("poll");
@@ -49,6 +51,8 @@ static void collect(hf_client *client, hf_op **ops, long count)
 {
     struct pollfd p = {.fd = hf_fd(client), .events = POLLIN};
 
+    if (p.fd < 0)
+        measure_die("%s", hf_last_message());
     for (long i = 0; i < count;) {
         hf_lease *lease;
         int rc = hf_op_result(ops[i], &lease);

@@ -220,6 +220,11 @@ static int connect_once(struct acquire *acquire, hf_client **ret_client, int *re
 
     if (status < 0)
         return status;
+    status = hf_fd(client); /* from here on it is there, for every poll() */
+    if (status < 0) {
+        hf_disconnect(client);
+        return status;
+    }
     while ((status = hf_connect_result(client)) == HF_EPENDING && !*ret_signal &&
            !acquire->given_up)
         *ret_signal = poll_client(acquire, client, -1);

@@ -356,12 +356,16 @@ static int hold_lock(struct holding *h, hf_client *client)
     int code = EXIT_OK;
 
     h->hold = (struct hold){.client = client};
+    h->timer_fd = timeline_timer();
+    if (h->timer_fd < 0) {
+        say("%s: no timer: %s", h->acquire.shown, strerror(errno));
+        return EXIT_FAILED;
+    }
     if (!acquire(h, client, &code))
         return code;
     h->hold.count = run_options_leases(&h->wanted);
-    h->timer_fd = timeline_timer();
     timeline_init(&h->timeline, h->ttl_ns, 0);
-    if (h->timer_fd < 0 || grant_names(&h->acquire, &h->hold, &h->each) < 0) {
+    if (grant_names(&h->acquire, &h->hold, &h->each) < 0) {
         hold_release(&h->hold);
         return EXIT_FAILED;
     }

@@ -30,21 +30,24 @@ struct run {
     struct signals signals;
 };
 
-/* Like acquire_await(); sets up the guardians while the agent works. */
+/* Like acquire_await(). (!) All that the job needs is there before the lock is asked for: nobody is kept out for a job that cannot
+ * start. */
 static bool acquire(struct run *run, hf_client *client, const struct guardian_plan *plan,
                     struct guardian *ret_guardian, hf_lease **ret_leases, int *ret_code)
 {
     hf_op *op;
-    int status = acquire_begin(&run->acquire, client, &op);
+    int status;
 
-    if (status < 0) {
-        *ret_code = acquire_refused(&run->acquire, status);
+    if (guardians_prepare(ret_guardian, plan) < 0) {
+        say("%s: cannot prepare the guardians: %s%s", run->acquire.shown, strerror(errno),
+            errno == EMFILE ? "; raise the limit on open files (ulimit -n)" : "");
+        *ret_code = EXIT_FAILED;
         return false;
     }
-    if (guardians_prepare(ret_guardian, plan) < 0) {
-        say("%s: cannot prepare the guardians: %s", run->acquire.shown, strerror(errno));
-        hf_op_cancel(op);
-        *ret_code = EXIT_FAILED;
+    status = acquire_begin(&run->acquire, client, &op);
+    if (status < 0) {
+        *ret_code = acquire_refused(&run->acquire, status);
+        guardians_free(ret_guardian);
         return false;
     }
     if (acquire_await(&run->acquire, client, op, ret_leases, ret_code))

@@ -102,9 +102,16 @@ int hold_join(const struct hold *hold, const struct hf_ticket *tickets, struct h
     struct hold joined = *hold;
     int status = hf_join_all(tickets, hold->count, &joined.client, joined.leases);
 
-    if (status == HF_OK)
-        *ret_hold = joined;
-    return status;
+    if (status < 0)
+        return status;
+    status = hf_fd(joined.client);
+    if (status < 0) {
+        hold_free(&joined);
+        hf_disconnect(joined.client);
+        return status;
+    }
+    *ret_hold = joined;
+    return HF_OK;
 }
 
 int hold_join_patiently(const struct hold *hold, const struct hf_ticket *tickets,

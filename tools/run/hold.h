@@ -44,7 +44,7 @@ void hold_group(const struct hold *hold, int directory);
 
 /* For the second guardian; `ret_tickets` has room for all. Negative with hf_last_message(). */
 int hold_tickets(const struct hold *hold, struct hf_ticket *ret_tickets);
-/* Joins the same leases with a client of its own. */
+/* Joins the same leases with a client of its own, whose hf_fd() is there. */
 int hold_join(const struct hold *hold, const struct hf_ticket *tickets, struct hold *ret_hold);
 /* The same; waits so long for an agent that is just restarting, unless `ended_fd` becomes readable. */
 int hold_join_patiently(const struct hold *hold, const struct hf_ticket *tickets,

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -11,6 +12,7 @@
 
 #include "tools/common/args.h"
 #include "tools/common/exit_code.h"
+#include "tools/run/say.h"
 
 #define TERMINAL_AGAIN_NS (INT64_C(500) * 1000000)
 
@@ -33,7 +35,12 @@ int input_open(struct input *input, bool no_stdin)
     if (no_stdin) {
         input->process = true;
         input->fd = (int)syscall(SYS_pidfd_open, getppid(), 0);
-        return EXIT_OK; /* without one: until a signal */
+        if (input->fd < 0 &&
+            getppid() != 0) { /* 0: a parent in another PID namespace; until a signal */
+            say("cannot watch the process that called this one: %s", strerror(errno));
+            return EXIT_FAILED;
+        }
+        return EXIT_OK;
     }
     input->terminal = isatty(STDIN_FILENO);
     if (fstat(STDIN_FILENO, &st) < 0 ||
