@@ -28,6 +28,7 @@
 #include "agent/record/stores.h"
 #include "agent/renewal/renewal.h"
 #include "shm/status.h"
+#include "shm/streams.h"
 
 enum exit_code {
     EXIT_UNAVAILABLE = 69, /* --dev: no redis-server */
@@ -303,13 +304,14 @@ int main(int argc, char **argv)
     char why[1024] = "", shown[2048];
     int rc;
 
-    host_fill_standard_files();
+    if (hf_streams_hold(0) < 0)
+        return EXIT_SYSTEM;
     rc = config_read(argc, argv, &config, &report);
     if (rc == HF_ECANCELED)
-        return EXIT_SUCCESS;
+        return hf_streams_finish("holdfastd", EXIT_SUCCESS, EXIT_SYSTEM);
     if (report.check) {
         log_init(LOG_LEVEL_ERROR);
-        return check_config(&config, &report);
+        return hf_streams_finish("holdfastd", check_config(&config, &report), EXIT_SYSTEM);
     }
     log_init(config.log_level);
     if (rc < 0) {

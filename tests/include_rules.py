@@ -55,7 +55,7 @@ RULES = [
     (r"tools/(show|top|ask|doctor)/", r"tools/(\1|output|reader|common)/|libclient/holdfast(_admin)?\.h|shm/"),
     (r"tools/bench/load\.c", r"tools/bench/|shm/|agent/core/"),
     (r"tools/bench/", r"tools/bench/|libclient/holdfast(_admin|_sets)?\.h|shm/|agent/scripts\.h"),
-    (r"tools/main\.c", r"tools/(run/run|show/show|top/top|ask/ask|doctor/doctor)\.h|tools/common/|libclient/holdfast\.h|shm/(suggest|version)\.h"),
+    (r"tools/main\.c", r"tools/(run/run|show/show|top/top|ask/ask|doctor/doctor)\.h|tools/common/|libclient/holdfast\.h|shm/(streams|suggest|version)\.h"),
     (r"docs/", r"libclient/(cxx/)?holdfast(_\w+)?\.h(pp)?"),
     (r"tests/", r""),
 ]

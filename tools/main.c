@@ -2,8 +2,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "shm/streams.h"
 #include "shm/suggest.h"
 #include "shm/version.h"
 #include "tools/ask/ask.h"
@@ -55,17 +55,9 @@ static void show_help(FILE *file)
     fputs("\nholdfast <subcommand> --help shows the options; holdfast(1) tells the rest.\n", file);
 }
 
-/* The caller may have closed some of them; a socket must not get such a number. */
-static void open_standard_streams(void)
+static int finish(int code)
 {
-    for (int fd = 0; fd <= STDERR_FILENO; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
-            _exit(EXIT_FAILED);
-}
-
-static int flushed(void)
-{
-    return fflush(stdout) == 0 ? EXIT_OK : EXIT_FAILED;
+    return hf_streams_finish("holdfast", code, EXIT_FAILED);
 }
 
 static int unknown(const char *word)
@@ -110,7 +102,8 @@ static int help_of(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    open_standard_streams();
+    if (hf_streams_hold(O_CLOEXEC) < 0)
+        return EXIT_FAILED;
     text_use_terminal();
     if (argc < 2) {
         fputs("holdfast: a subcommand is missing\n", stderr);
@@ -118,14 +111,14 @@ int main(int argc, char **argv)
         return EXIT_USAGE;
     }
     if (!strcmp(argv[1], "help") && argc > 2)
-        return help_of(argc - 1, argv + 1);
+        return finish(help_of(argc - 1, argv + 1));
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
         show_help(stdout);
-        return flushed();
+        return finish(EXIT_OK);
     }
     if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
         puts("holdfast " HOLDFAST_VERSION);
-        return flushed();
+        return finish(EXIT_OK);
     }
-    return call(argc - 1, argv + 1);
+    return finish(call(argc - 1, argv + 1));
 }

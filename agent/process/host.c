@@ -137,14 +137,3 @@ int64_t host_raise_descriptors(void)
         limit.rlim_cur = before;
     return limit.rlim_cur > INT64_MAX ? INT64_MAX : (int64_t)limit.rlim_cur;
 }
-
-void host_fill_standard_files(void)
-{
-    int fd;
-
-    do
-        fd = open("/dev/null", O_RDWR);
-    while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd >= 0)
-        close(fd);
-}

@@ -16,10 +16,6 @@ struct host {
 /* HF_OK, or HF_ESYS with a sentence in `why`. */
 int host_read(struct host *ret_host, char *why, size_t why_size);
 
-/* Opens /dev/null where stdin, stdout or stderr is closed: else the next file would take that number,
- * and get the log. Called first of all. */
-void host_fill_standard_files(void);
-
 /* Raises the soft limit of descriptors to the hard one: each client takes some. Returns what it is
  * now, INT64_MAX when there is none or it cannot be read. */
 int64_t host_raise_descriptors(void);

@@ -55,5 +55,52 @@ def hold_with_few(run):
         wait_until(lambda: not run.show("job"), what="it is released")
 
 
+# --- closed and full streams --------------------------------------------------------------------------------------
+
+
+def shell(run, text, **options):
+    process = run.spawn("sh", "-c", text, label="shell", **options)
+    process.wait(20 * SLOW)
+    return process
+
+
+@scenario("what a subcommand cannot print is a failure: standard output is closed, or full")
+def cannot_print(run):
+    ready(run)
+    hold = run.spawn(HOLDFAST, "hold", "job", label="holdfast", stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+    hold.popen.stdout.readline()
+    words = ["--help", "--version", "help run", "run --help", "hold --help", "beat --help", "status", "status --json", "list",
+             "list --json", "list --all", "show job", "show --json job", "check --fence 1 --json job", "history",
+             "history --json", "agents", "agents --json", "nodes", "nodes --json", "fleet", "metrics", "top --once", "doctor",
+             "watch -n 1", "release job", "drain", "undrain", "reload"]
+    for text in words:
+        for way in (">&-", ">/dev/full"):
+            got = shell(run, f"exec {HOLDFAST} {text} {way}", stdin=subprocess.DEVNULL)
+            assert got.popen.returncode not in (0, 3) and got.err.strip(), (text, way, got.popen.returncode, got.err)
+    for text in ("--version", "--help", "--print-config --dev"):
+        for way in (">&-", ">/dev/full"):
+            got = shell(run, f"exec {BUILD}/bin/holdfastd {text} {way}", stdin=subprocess.DEVNULL)
+            assert got.popen.returncode == 71 and got.err.strip(), (text, way, got.popen.returncode, got.err)
+    hold.popen.stdin.close()
+    hold.wait()
+    for way in (">&-", ">/dev/full"):
+        got = shell(run, f"exec {HOLDFAST} hold job {way}", stdin=subprocess.PIPE)
+        assert got.popen.returncode == 125 and "cannot be told" in got.err, (way, got.err)
+
+
+@scenario("a job finds the standard streams that run was given: closed ones are closed")
+def job_streams(run):
+    ready(run)
+    job = f"{sys.executable} -c 'import os, sys; sys.exit(sum(1 << n for n in range(3) if os.path.exists(\"/proc/self/fd/%d\" % n)))'"
+    for closed in ("", "<&-", ">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-"):
+        bare = shell(run, f"exec {job} {closed}", stdin=subprocess.DEVNULL).popen.returncode
+        assert bare == 7 - sum(1 << n for n, text in enumerate(("<&-", ">&-", "2>&-")) if text in closed.split()), bare
+        for options in ("", "--heartbeat 9s"):
+            got = shell(run, f"exec {HOLDFAST} run {options} job -- {job} {closed}", stdin=subprocess.DEVNULL)
+            assert got.popen.returncode == bare, (closed, options, got.popen.returncode, bare, got.err)
+    got = shell(run, f"exec {HOLDFAST} run job -- sh -c 'echo x' >&-", stdin=subprocess.DEVNULL)
+    assert got.popen.returncode not in (0, 125), got.err
+
+
 if __name__ == "__main__":
     main()

@@ -212,7 +212,7 @@ static int drain(const struct reader_args *args)
         code = exit_code_of(status);
     }
     hf_disconnect(d.client);
-    return format_finish("drain", code);
+    return code;
 }
 
 int cmd_drain(int argc, char **argv)

@@ -326,5 +326,5 @@ int cmd_fleet_change(int argc, char **argv)
     if (code != READER_ARGS_GO_ON || (code = take_operands(argc, argv, &args, &f)) != EXIT_OK)
         return code;
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
-    return format_finish("fleet", change(&args, &f));
+    return change(&args, &f);
 }

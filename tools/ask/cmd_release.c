@@ -60,7 +60,7 @@ static int ask(hf_client *client, const struct reader_args *args, const struct r
                 shown);
     else
         fprintf(stderr, "holdfast release: %s: %s\n", shown, hf_last_message());
-    return status == HF_OK ? format_finish("release", EXIT_OK) : exit_code_of(status);
+    return exit_code_of(status);
 }
 
 static int release(const struct reader_args *args, const struct reader_name *name)

@@ -45,5 +45,5 @@ int cmd_reload(int argc, char **argv)
         return EXIT_CONFIG;
     }
     fputs(answer, stdout);
-    return format_finish("reload", EXIT_OK);
+    return EXIT_OK;
 }

@@ -48,5 +48,5 @@ int cmd_undrain(int argc, char **argv)
     else
         fprintf(stderr, "holdfast undrain: %s\n", hf_last_message());
     hf_disconnect(client);
-    return format_finish("undrain", exit_code_of(status));
+    return exit_code_of(status);
 }

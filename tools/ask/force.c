@@ -94,7 +94,7 @@ int force_offer(hf_client *client, const struct reader_args *args, const struct 
         return code;
     puts("nobody on this host holds it, so its holder cannot be asked from here");
     force_say_how(args, shown, &who.holder, who.id);
-    return format_finish("release", EXIT_BUSY);
+    return EXIT_BUSY;
 }
 
 static void print_forced(const char *shown, const struct hf_who_info *now, uint64_t fence)
@@ -132,7 +132,7 @@ int force_do(hf_client *client, const struct reader_args *args, const struct rea
     status = hf_force(client, name->bytes, name->len, &seen, &now);
     if (status == HF_OK) {
         print_forced(shown, &now, now.holder.fence);
-        return format_finish("release", EXIT_OK);
+        return EXIT_OK;
     }
     if (status == HF_ENOTHELD)
         return not_held(shown);

@@ -91,5 +91,5 @@ int cmd_doctor(int argc, char **argv)
     }
     doctor.clean = args.clean;
     (args.json ? examine_json : examine)(&doctor, args.agent, places, count);
-    return format_finish("doctor", doctor.failures || doctor.warnings ? EXIT_ATTENTION : EXIT_OK);
+    return doctor.failures || doctor.warnings ? EXIT_ATTENTION : EXIT_OK;
 }

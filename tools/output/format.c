@@ -5,6 +5,7 @@
 #include <pwd.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <string.h>
 
 #include "shm/nstime.h"
@@ -51,10 +52,8 @@ const char *format_offset(char *out, size_t size, int64_t us)
     return out;
 }
 
-int format_finish(const char *subcommand, int code)
+void format_forget(void)
 {
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return code;
-    fprintf(stderr, "holdfast %s: cannot write the output: %s\n", subcommand, strerror(errno));
-    return EXIT_FAILED;
+    __fpurge(stdout);
+    clearerr(stdout);
 }

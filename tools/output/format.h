@@ -16,8 +16,7 @@ const char *format_rtt(char *out, size_t size, int64_t ns);
 /* A span with a sign: "+12ms", "-3.0s". Returns `out`. */
 const char *format_offset(char *out, size_t size, int64_t us);
 
-/* Ends a subcommand that printed to stdout: returns `code`, or EXIT_FAILED with a message if not
- * all could be written. */
-int format_finish(const char *subcommand, int code);
+/* The reader of standard output went away: what is left to be written is no failure (shm/streams.h). */
+void format_forget(void);
 
 #endif

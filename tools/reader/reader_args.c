@@ -249,7 +249,7 @@ int reader_args_parse(int argc, char **argv, const char *letters, const char *us
            (option = getopt_long(argc, argv, shorts, options, NULL)) != -1) {
         if (option == OPT_HELP) {
             show_help(letters, usage, about);
-            code = fflush(stdout) == 0 ? EXIT_OK : EXIT_FAILED;
+            code = EXIT_OK;
         } else {
             code = parse_option(program, option, &args);
         }

@@ -33,7 +33,7 @@ int cmd_beat(int argc, char **argv)
             return EXIT_USAGE;
         }
         show_help();
-        return fflush(stdout) == 0 ? EXIT_OK : EXIT_FAILED;
+        return EXIT_OK;
     }
     if (optind < argc)
         return args_usage("beat", "it takes no arguments");

@@ -388,7 +388,7 @@ int cmd_hold(int argc, char **argv)
         return code;
     if (help) {
         run_options_help(OF_HOLD);
-        return fflush(stdout) == 0 ? EXIT_OK : EXIT_FAILED;
+        return EXIT_OK;
     }
     close_what_was_inherited();
     code = input_open(&h.input, h.wanted.no_stdin);

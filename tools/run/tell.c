@@ -169,6 +169,8 @@ void tell_init(struct tell *tell, bool json)
     tell->socket = S_ISSOCK(st.st_mode);
     if (!S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
         return;
+    if ((fcntl(STDOUT_FILENO, F_GETFL) & O_ACCMODE) == O_RDONLY)
+        return; /* a closed one (shm/streams.h): opened anew it would take everything */
     fd = open("/proc/self/fd/1", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0)
         return;

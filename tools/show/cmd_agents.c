@@ -209,5 +209,5 @@ int cmd_agents(int argc, char **argv)
         fputs("holdfast agents: start holdfastd: no agent is here\n", stderr);
     }
     agents_free(&agents);
-    return format_finish("agents", code);
+    return code;
 }

@@ -33,7 +33,7 @@ __attribute__((format(printf, 3, 4))) static int answer(const struct check *chec
     vfprintf(file, format, args);
     va_end(args);
     fputc('\n', file);
-    return code == EXIT_OK ? format_finish("check", code) : code;
+    return code;
 }
 
 /* Is it that hold, and in force? */

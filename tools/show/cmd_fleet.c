@@ -47,5 +47,5 @@ int cmd_fleet(int argc, char **argv)
         print_json(&place, &told);
     else
         show_fleet(&told);
-    return format_finish("fleet", fleet_told_well(&told) ? EXIT_OK : EXIT_ATTENTION);
+    return fleet_told_well(&told) ? EXIT_OK : EXIT_ATTENTION;
 }

@@ -80,5 +80,5 @@ int cmd_history(int argc, char **argv)
     }
     print(&reader, &args, &filter);
     reader_close(&reader);
-    return format_finish("history", EXIT_OK);
+    return EXIT_OK;
 }

@@ -69,5 +69,5 @@ int cmd_list(int argc, char **argv)
     show_lease_unreadable("list", unreadable);
     life_warn("list", reader.place.agent, &life);
     reader_close(&reader);
-    return format_finish("list", EXIT_OK);
+    return EXIT_OK;
 }

@@ -113,7 +113,7 @@ int cmd_metrics(int argc, char **argv)
     else
         write_metrics(&subject, stdout);
     if (code == EXIT_OK)
-        code = format_finish("metrics", judge(&subject));
+        code = judge(&subject);
     reader_close(&subject.reader);
     return code;
 }

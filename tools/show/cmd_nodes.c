@@ -51,5 +51,5 @@ int cmd_nodes(int argc, char **argv)
         show_node_list_long(&reader);
     life_warn("nodes", reader.place.agent, &life);
     reader_close(&reader);
-    return format_finish("nodes", EXIT_OK);
+    return EXIT_OK;
 }

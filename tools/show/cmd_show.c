@@ -130,7 +130,7 @@ int cmd_show(int argc, char **argv)
             ask_nodes(&show, shown);
         (args.json ? print_json : print)(&show);
         waiting_free(&show.waiting);
-        code = format_finish("show", show.in_force ? EXIT_OK : EXIT_NOT_HELD);
+        code = show.in_force ? EXIT_OK : EXIT_NOT_HELD;
     } else {
         fprintf(stderr, "holdfast show: %s cannot be read: %s\n", shown, hf_status_text(status));
         code = exit_code_of(status);

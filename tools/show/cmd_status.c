@@ -185,5 +185,5 @@ int cmd_status(int argc, char **argv)
     show_lease_unreadable("status", unreadable);
     life_warn("status", reader.place.agent, &life);
     reader_close(&reader);
-    return format_finish("status", life.verdict == LIFE_ALIVE ? EXIT_OK : EXIT_ATTENTION);
+    return life.verdict == LIFE_ALIVE ? EXIT_OK : EXIT_ATTENTION;
 }

@@ -184,6 +184,6 @@ int cmd_watch(int argc, char **argv)
     if (w.open)
         reader_close(&w.reader);
     if (ferror(stdout) && errno == EPIPE)
-        return EXIT_OK;
-    return format_finish("watch", EXIT_OK);
+        format_forget();
+    return EXIT_OK;
 }

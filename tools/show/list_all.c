@@ -113,5 +113,5 @@ int list_all(const struct reader_args *args, const struct reader_name *prefix)
         fflush(stdout);
         fprintf(stderr, "holdfast list: %s\n", hf_last_message());
     }
-    return format_finish("list", exit_code_of(status));
+    return exit_code_of(status);
 }

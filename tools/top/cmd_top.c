@@ -92,9 +92,11 @@ static int judge(const struct reader_args *args)
 /* Of a terminal whose reader went away nothing is left to be said. */
 static int finish(bool shown)
 {
-    if (!shown && (errno == EPIPE || errno == EIO))
+    if (!shown && (errno == EPIPE || errno == EIO)) {
+        format_forget();
         return EXIT_OK;
-    return format_finish("top", shown ? EXIT_OK : EXIT_FAILED);
+    }
+    return shown ? EXIT_OK : EXIT_FAILED;
 }
 
 int cmd_top(int argc, char **argv)
