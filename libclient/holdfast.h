@@ -118,7 +118,8 @@ typedef struct hf_op hf_op;         /* a call that was started without waiting f
 /* --- connecting ----------------------------------------------------------------------------------
  * `agent`: an agent's NAME; a path (with a '/') of its attach socket; or NULL: $HOLDFAST_AGENT if
  * set, else "default". A NAME is looked for as the user's own agent first
- * ($XDG_RUNTIME_DIR/holdfast/NAME/sock), then as the system's (/run/holdfast/NAME/sock); where
+ * ($XDG_RUNTIME_DIR/holdfast/NAME/sock), then as the system's (/run/holdfast/NAME/sock).
+ * A $XDG_RUNTIME_DIR of another user, as after su or "sudo -E", is ignored. Where
  * $HOLDFAST_RUNTIME_DIR is set, at $HOLDFAST_RUNTIME_DIR/NAME/sock instead of both.
  * The agent must run as root, as the caller's user, or as the system agent's account, else
  * HF_EPERM. Other errors: HF_ENOAGENT, HF_EVERSION, HF_ETIMENS, HF_ELIMIT, HF_ETABLE, HF_EINTR. */

@@ -1,5 +1,6 @@
 #include "shm/bases.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,20 +40,36 @@ static int fill(struct hf_base *base, const char *dir, const char *sub)
     return HF_OK;
 }
 
+/* Whoever comes by su or "sudo -E" still has the directory of the user before. One that is not there may be made later. */
+static bool is_ours(const char *dir)
+{
+    struct stat st;
+
+    return stat(dir, &st) < 0 ? errno != EACCES : st.st_uid == geteuid();
+}
+
+const char *hf_user_dir(char room[HF_USER_DIR_SIZE])
+{
+    const char *xdg = secure_getenv("XDG_RUNTIME_DIR");
+
+    if (xdg && *xdg && is_ours(xdg))
+        return xdg;
+    if (geteuid() == 0)
+        return NULL;
+    (void)snprintf(room, HF_USER_DIR_SIZE, "/run/user/%u", (unsigned)geteuid());
+    return room;
+}
+
 int hf_bases(struct hf_base ret_bases[HF_BASES_MAX])
 {
-    const char *only = secure_getenv("HOLDFAST_RUNTIME_DIR");
-    const char *xdg = secure_getenv("XDG_RUNTIME_DIR");
-    char user_dir[32];
+    const char *only = secure_getenv("HOLDFAST_RUNTIME_DIR"), *own;
+    char room[HF_USER_DIR_SIZE];
     int count = 0;
 
     if (only && *only)
         return fill(&ret_bases[0], only, "") < 0 ? HF_EINVAL : 1;
-    if ((!xdg || !*xdg) && geteuid() != 0) {
-        (void)snprintf(user_dir, sizeof(user_dir), "/run/user/%u", (unsigned)geteuid());
-        xdg = user_dir;
-    }
-    if (xdg && *xdg && fill(&ret_bases[count++], xdg, "/holdfast") < 0)
+    own = hf_user_dir(room);
+    if (own && fill(&ret_bases[count++], own, "/holdfast") < 0)
         return HF_EINVAL;
     (void)fill(&ret_bases[count], HF_SYSTEM_BASE, "");
     ret_bases[count].system = true;

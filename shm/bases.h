@@ -1,7 +1,7 @@
 /* Where agents can be: BASE/NAME is an agent's runtime directory, with its attach socket.
  *
  *   $HOLDFAST_RUNTIME_DIR       the only base if it is set: private agents and tests
- *   $XDG_RUNTIME_DIR/holdfast   the user's own; /run/user/UID/holdfast if it is not set (cron)
+ *   $XDG_RUNTIME_DIR/holdfast   the user's own; /run/user/UID/holdfast if it is not set (cron), or another user's (su)
  *   /run/holdfast               the system's
  */
 #ifndef HOLDFAST_SHM_BASES_H
@@ -23,6 +23,11 @@ struct hf_base {
 
 /* `agent`, or $HOLDFAST_AGENT, or "default". */
 const char *hf_agent_or_default(const char *agent);
+
+/* The directory of the user's own files of this boot, for $XDG_RUNTIME_DIR, in which only a directory of the caller's user counts. NULL:
+ * root has none. The result may be `room`, and need not exist. */
+#define HF_USER_DIR_SIZE 32
+const char *hf_user_dir(char room[HF_USER_DIR_SIZE]);
 
 /* The bases in the order in which they are tried. Returns how many, at least 1, or HF_EINVAL: a
  * path is too long. */

@@ -13,6 +13,7 @@
 #include "agent/config/config_secrets.h"
 #include "agent/config/list_hash.h"
 #include "agent/core/ballot.h"
+#include "shm/bases.h"
 #include "shm/status.h"
 #include "shm/table.h"
 #include "shm/wire.h"
@@ -142,8 +143,8 @@ static int find_runtime_dir(struct config_load *l)
 {
     struct config *c = &l->config;
     const char *own = secure_getenv("HOLDFAST_RUNTIME_DIR");
-    const char *xdg = secure_getenv("XDG_RUNTIME_DIR");
-    char user_dir[32];
+    const char *dir;
+    char user_dir[HF_USER_DIR_SIZE];
     struct stat st;
     int length;
 
@@ -163,13 +164,11 @@ static int find_runtime_dir(struct config_load *l)
     }
     /* Under cron and sudo XDG_RUNTIME_DIR is not set, though the directory may be there. Clients
      * look in both, too. */
-    snprintf(user_dir, sizeof(user_dir), "/run/user/%u", (unsigned)geteuid());
-    if ((!xdg || !*xdg) && stat(user_dir, &st) == 0 && st.st_uid == geteuid())
-        xdg = user_dir;
-    if (!xdg || !*xdg)
+    dir = hf_user_dir(user_dir);
+    if (dir == user_dir && (stat(dir, &st) < 0 || st.st_uid != geteuid()))
         return config_wrong(l, "give a place for the agent's files with --runtime-dir DIR: "
-                               "XDG_RUNTIME_DIR is not set");
-    length = snprintf(c->runtime_dir, sizeof(c->runtime_dir), "%s/holdfast", xdg);
+                               "XDG_RUNTIME_DIR is not set, or not this user's");
+    length = snprintf(c->runtime_dir, sizeof(c->runtime_dir), "%s/holdfast", dir);
     if ((size_t)length >= sizeof(c->runtime_dir))
         return config_wrong(l, "give a shorter --runtime-dir DIR: XDG_RUNTIME_DIR is too long");
     return HF_OK;

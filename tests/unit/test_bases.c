@@ -2,7 +2,9 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -55,6 +57,29 @@ static void test_the_users_then_the_systems(void **state)
     assert_true(bases[1].system);
 }
 
+/* As after su, and "sudo -E". */
+static void test_a_directory_of_another_user_is_ignored(void **state)
+{
+    struct hf_base bases[HF_BASES_MAX];
+    char dir[] = "/tmp/holdfast-bases.XXXXXX", room[HF_USER_DIR_SIZE], own[64];
+    bool root = geteuid() == 0;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    setenv("XDG_RUNTIME_DIR", dir, 1);
+    assert_string_equal(hf_user_dir(room), dir);
+    if (root)
+        assert_int_equal(chown(dir, 65534, 65534), 0);
+    else
+        setenv("XDG_RUNTIME_DIR", "/", 1);
+    assert_int_equal(hf_bases(bases), root ? 1 : 2);
+    snprintf(own, sizeof(own), "/run/user/%u/holdfast", (unsigned)geteuid());
+    assert_string_equal(bases[0].dir, root ? "/run/holdfast" : own);
+    assert_true(root ? !hf_user_dir(room) : hf_user_dir(room) == room);
+    unsetenv("XDG_RUNTIME_DIR");
+    assert_int_equal(rmdir(dir), 0);
+}
+
 static void test_a_path_that_is_too_long(void **state)
 {
     char text[HF_BASE_SIZE + 1];
@@ -100,6 +125,7 @@ int main(void)
         cmocka_unit_test(test_agent_or_default),
         cmocka_unit_test(test_own_runtime_directory_alone),
         cmocka_unit_test(test_the_users_then_the_systems),
+        cmocka_unit_test(test_a_directory_of_another_user_is_ignored),
         cmocka_unit_test(test_a_path_that_is_too_long),
         cmocka_unit_test(test_paths_of_the_system),
         cmocka_unit_test(test_start_time),

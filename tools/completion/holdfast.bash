@@ -25,7 +25,7 @@ _holdfast_agents() {
     local sock
     for sock in ${HOLDFAST_RUNTIME_DIR:+"$HOLDFAST_RUNTIME_DIR"/*/sock} ${XDG_RUNTIME_DIR:+"$XDG_RUNTIME_DIR"/holdfast/*/sock} \
         /run/holdfast/*/sock; do
-        [[ -S $sock ]] || continue
+        [[ -S $sock && ($sock != "$XDG_RUNTIME_DIR"/* || -O $XDG_RUNTIME_DIR) ]] || continue
         sock=${sock%/sock}
         printf '%s\n' "${sock##*/}"
     done
