@@ -8,6 +8,8 @@ import os
 import pathlib
 import select
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import termios
@@ -535,6 +537,35 @@ def both_killed(run):
     assert run.holders_of("job") >= 2, "released without the word that the tree is reaped"
     run.keys_gone("job", 2 * TTL_S)
     job.wait()
+
+
+@scenario("a service manager's words reach the job: its sockets, its watchdog, and where to say that it is ready")
+def service_manager(run):
+    ready(run)
+    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    manager.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    manager.bind(str(run.dir / "notify"))
+    manager.settimeout(10 * SLOW)
+    job = """
+import os, socket, stat
+own = str(os.getpid())
+assert os.environ["LISTEN_PID"] == own and os.environ["LISTEN_FDS"] == "1", os.environ
+assert os.environ["WATCHDOG_PID"] == own and "LISTEN_PIDFDID" not in os.environ, os.environ
+assert stat.S_ISSOCK(os.fstat(3).st_mode)
+with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:
+    to.sendto(b"READY=1", os.environ["NOTIFY_SOCKET"])
+"""
+    script = f'exec env LISTEN_FDS=1 LISTEN_PID=$$ LISTEN_PIDFDID=1 WATCHDOG_PID=$$ NOTIFY_SOCKET={run.dir}/notify ' \
+             f'{BUILD}/bin/holdfast run job -- "$@"'
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(run.dir / "service"))
+        command = run.spawn("sh", "-c", 'exec 3<&"$0"; ' + script, str(listener.fileno()), sys.executable, "-c", job, label="service",
+                            pass_fds=[listener.fileno()])
+        assert command.wait() == 0, command.err
+    word, credentials, _, _ = manager.recvmsg(64, socket.CMSG_SPACE(12))
+    assert word == b"READY=1" and struct.unpack("iii", credentials[0][2])[0] != command.pid
+    other = run.holdfast("run", "job", "--", "sh", "-c", "test $LISTEN_PID = 1", env={"LISTEN_PID": "1"})
+    assert other.rc == 0, other.err
 
 
 if __name__ == "__main__":

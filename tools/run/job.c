@@ -4,6 +4,9 @@
 #include <linux/sched.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -26,9 +29,28 @@ static pid_t fork_into(const struct cgroup *cgroup, bool *ret_inside)
     return pid < 0 ? fork() : pid; /* Linux before 5.7, or a sandbox that knows no clone3 */
 }
 
+/* What the service manager meant for the process that it started, by its number, is the job's. */
+static void take_manager_words(pid_t run)
+{
+    static const char *const variables[] = {"LISTEN_PID", "WATCHDOG_PID", "SYSTEMD_EXEC_PID"};
+    char theirs[16], own[16];
+
+    snprintf(theirs, sizeof(theirs), "%d", (int)run);
+    snprintf(own, sizeof(own), "%d", (int)getpid());
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
+        const char *value = getenv(variables[i]);
+
+        if (!value || strcmp(value, theirs) != 0)
+            continue;
+        setenv(variables[i], own, 1);
+        if (i == 0)
+            unsetenv("LISTEN_PIDFDID"); /* says the same of the process that was meant first */
+    }
+}
+
 int job_start(const struct job_start *start, pid_t *ret_pid, bool *ret_inside)
 {
-    pid_t parent = getpid();
+    pid_t parent = getpid(), run = getppid();
     bool inside;
     pid_t pid = fork_into(start->cgroup, &inside);
 
@@ -47,6 +69,8 @@ int job_start(const struct job_start *start, pid_t *ret_pid, bool *ret_inside)
         cgroup_enter(start->cgroup);
     if (start->output_to_stderr)
         dup2(STDERR_FILENO, STDOUT_FILENO);
+    else
+        take_manager_words(run);
     signals_give_back(start->signals);
     if (start->no_new_privs)
         (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); /* never fails (Linux 3.5) */
