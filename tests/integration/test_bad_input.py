@@ -405,16 +405,35 @@ def clients(run):
     with nothing_lost(run):
         second = run.holder()
         second.acquire("job2")
-        # One place is left, and run needs two: for its two guardians.
         result = run.holdfast("run", "-n", "job", "sh", "-c", "echo ran")
-        assert result.rc == 69 and result.out == "", result
-        said(result.err, "3 places", "clients_max")
+        assert result.rc == 0 and result.out == "ran\n", result  # one place is left, which the second guardian shares
         run.keys_gone("job")
         third = run.holder()
         refused(run.holder(connect=False), EFULL, ("3 places", "clients_max"), "connect")
         assert second.held()
+        result = run.holdfast("run", "-n", "job", "true")
+        assert result.rc == 69, result
+        said(result.err, "3 places", "clients_max")
         third.cmd("disconnect")
         wait_until(lambda: run.holder(connect=False).cmd("connect"), what="its place is free again")
+
+
+@scenario("a wait waits for a place, and for the end of a user's other waits; -n, and a wait's end, give the limit's name")
+def waits_for_room(run):
+    ready(run, "--clients-max", "2", "--waiters-per-uid", "1")
+    job = run.spawn(BUILD / "bin" / "holdfast", "run", "first", "--", "sleep", "2", label="holdfast")
+    wait_until(lambda: run.show("first"), what="it is held")
+    waiter = run.start_holdfast("run", "-w", "60", "first", "true")
+    waiter.wait_err("waiting")
+    limits = ("2 places", "waiters_per_uid")
+    for options, code in ((("-n",), 69), (("-w", "0.5"), 69)):
+        result = run.holdfast("run", *options, "second", "true")
+        assert result.rc == code and any(limit in result.err for limit in limits), (options, result)
+    patient = [run.start_holdfast(*words) for words in (("run", "-w", "60", "second", "true"), ("wait", "-w", "60", "second"),
+                                                         ("run", "fourth", "true"))]
+    for process in patient:
+        assert process.wait(30 * SLOW) == 0, process.err
+    assert job.wait() == 0 and waiter.wait(30 * SLOW) == 0, (job.err, waiter.err)
 
 
 def descriptors_at_rest(agent):

@@ -1,5 +1,8 @@
 /* holdfast wait: until nobody holds a name. */
+#include <poll.h>
 #include <stdio.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "shm/status.h"
 #include "libclient/holdfast_admin.h"
@@ -11,6 +14,8 @@
 #include "tools/common/wall.h"
 #include "tools/reader/reader.h"
 #include "tools/reader/reader_args.h"
+
+#define ROOM_MS 300 /* before an agent that is full is asked again: as much more at random */
 
 struct waiting {
     const struct reader_args *args;
@@ -46,12 +51,46 @@ static void say_why_not(const struct waiting *waiting, int status)
         fprintf(stderr, "holdfast wait: %s: %s\n", waiting->shown, hf_last_message());
 }
 
+static int wait_once(struct waiting *waiting, const struct reader_name *name, int64_t wait_ms)
+{
+    hf_client *client;
+    int status = hf_connect(waiting->args->agent, &client);
+
+    if (status < 0)
+        return status;
+    status = hf_wait_free(client, name->bytes, name->len, wait_ms, on_progress, waiting);
+    hf_disconnect(client);
+    return status;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* An agent that is full is asked again while time is left: others end. */
+static int wait_for_room(struct waiting *waiting, const struct reader_name *name)
+{
+    int64_t began_ms = now_ms(), wait_ms = waiting->args->wait_ms;
+
+    for (;;) {
+        int64_t left_ms = wait_ms > 0 ? wait_ms - (now_ms() - began_ms) : wait_ms;
+        int status = wait_once(waiting, name, wait_ms > 0 && left_ms < 1 ? 1 : left_ms);
+
+        if ((status != HF_EFULL && status != HF_ELIMIT) || left_ms <= 1)
+            return status;
+        (void)poll(NULL, 0, ROOM_MS + (int)((unsigned)getpid() % ROOM_MS));
+    }
+}
+
 int cmd_wait(int argc, char **argv)
 {
     struct reader_args args;
     struct reader_name name;
     struct waiting waiting = {.args = &args};
-    hf_client *client;
     int status,
         code = reader_args_parse(
             argc, argv, "weq", "wait [options] NAME",
@@ -64,14 +103,8 @@ int cmd_wait(int argc, char **argv)
     if (code != READER_ARGS_GO_ON || (code = reader_args_name(argc, argv, &args, &name)) != EXIT_OK)
         return code;
     text_escape(waiting.shown, sizeof(waiting.shown), name.bytes, name.len);
-    status = hf_connect(args.agent, &client);
-    if (status < 0) {
-        fprintf(stderr, "holdfast wait: %s\n", hf_last_message());
-        return exit_code_of(status);
-    }
-    status = hf_wait_free(client, name.bytes, name.len, args.wait_ms, on_progress, &waiting);
+    status = wait_for_room(&waiting, &name);
     if (status < 0)
         say_why_not(&waiting, status);
-    hf_disconnect(client);
     return exit_code_of(status);
 }

@@ -21,6 +21,8 @@
 
 #define QUIET_MS    20  /* without news of the client: it has no more to send */
 #define AGAIN_MS    200 /* before an agent that is away is looked for again */
+#define ROOM_MS                                                                                    \
+    300 /* before an agent that is full is asked again: as much more at random, for those that come all at once */
 
 /* "a, b, c", each escaped; cut where there is no room. */
 static void show_names(struct acquire *acquire)
@@ -235,21 +237,43 @@ static int connect_once(struct acquire *acquire, hf_client **ret_client, int *re
     return acquire->given_up && status == HF_EPENDING ? HF_ECANCELED : status;
 }
 
+static bool is_full(int status)
+{
+    return status == HF_EFULL || status == HF_ELIMIT;
+}
+
+/* Whether the wait goes on after such a refusal: other clients end, and agents come back. */
+static bool waits_on(const struct acquire *acquire, int status)
+{
+    int64_t left_ms = wait_left_ms(acquire);
+
+    if (is_full(status))
+        return left_ms < 0 || left_ms > 1;
+    return (status == HF_ENOAGENT || status == HF_EGOING) && left_ms > 1;
+}
+
+/* Sleeps a moment after such a refusal. Returns a signal that ends this process, or 0. */
+static int wait_on(struct acquire *acquire, int status)
+{
+    int pause_ms = is_full(status) ? ROOM_MS + (int)((unsigned)getpid() % ROOM_MS) : AGAIN_MS;
+
+    if (acquire->said_reason != status)
+        say("%s: waiting: %s", acquire->shown, hf_last_message());
+    acquire->said_reason = status;
+    return poll_client(acquire, NULL, pause_ms);
+}
+
 int acquire_connect(struct acquire *acquire, hf_client **ret_client, int *ret_signal)
 {
     int status;
 
     for (;;) {
         status = connect_once(acquire, ret_client, ret_signal);
-        if (*ret_signal || (status != HF_ENOAGENT && status != HF_EGOING) ||
-            acquire->wanted->wait_ms <= 0 || wait_left_ms(acquire) <= 1)
+        if (*ret_signal || !waits_on(acquire, status))
             return status;
-        if (acquire->said_reason != HF_ENOAGENT)
-            say("%s: waiting: %s", acquire->shown, hf_last_message());
-        acquire->said_reason = HF_ENOAGENT;
-        *ret_signal = poll_client(acquire, NULL, AGAIN_MS);
+        *ret_signal = wait_on(acquire, status);
         if (*ret_signal)
-            return HF_ENOAGENT;
+            return status;
         if (acquire->given_up)
             return HF_ECANCELED;
     }
@@ -366,8 +390,9 @@ static int stop_in_wait(struct acquire *acquire, hf_client *client, hf_op **op)
     return acquire_begin(acquire, client, op);
 }
 
-static bool await(struct acquire *acquire, hf_client *client, hf_op *op, hf_lease **ret_leases,
-                  int *ret_code)
+/* HF_OK: granted. HF_ECANCELED: it ends here, with `ret_code`. Else refused. */
+static int await(struct acquire *acquire, hf_client *client, hf_op *op, hf_lease **ret_leases,
+                 int *ret_code)
 {
     int status = HF_OK;
 
@@ -381,31 +406,45 @@ static bool await(struct acquire *acquire, hf_client *client, hf_op *op, hf_leas
         if (signal) {
             hf_op_cancel(op);
             *ret_code = EXIT_BY_SIGNAL + signal;
-            return false;
+            return HF_ECANCELED;
         }
         if (acquire->given_up || acquire->around) {
             hf_op_cancel(op);
             *ret_code = acquire->around ? acquire->wanted->busy_code : acquire_given_up(acquire);
-            return false;
+            return HF_ECANCELED;
         }
         if (!wait_for_news(acquire, client)) {
             hf_op_cancel(op);
             say("%s: the agent does not answer", acquire->shown);
             *ret_code = EXIT_UNAVAILABLE;
-            return false;
+            return HF_ECANCELED;
         }
         status = HF_OK; /* undecided */
     }
-    if (status < 0)
-        *ret_code = acquire_refused(acquire, status);
-    return status == HF_OK;
+    return status;
 }
 
 bool acquire_await(struct acquire *acquire, hf_client *client, hf_op *op, hf_lease **ret_leases,
                    int *ret_code)
 {
-    bool granted = await(acquire, client, op, ret_leases, ret_code);
+    int status = await(acquire, client, op, ret_leases, ret_code);
 
+    /* A limit of locks may stand for ever, as where one hold needs more than that: only a wait with an end waits for it. */
+    while (is_full(status) && acquire->wanted->wait_ms > 0 && waits_on(acquire, status)) {
+        int signal = wait_on(acquire, status);
+
+        if (signal)
+            *ret_code = EXIT_BY_SIGNAL + signal;
+        else if (acquire->given_up)
+            *ret_code = acquire_given_up(acquire);
+        if (signal || acquire->given_up)
+            return false;
+        status = acquire_begin(acquire, client, &op);
+        if (status == HF_OK)
+            status = await(acquire, client, op, ret_leases, ret_code);
+    }
     say_rewrite("%s", "");
-    return granted;
+    if (status < 0 && status != HF_ECANCELED)
+        *ret_code = acquire_refused(acquire, status);
+    return status == HF_OK;
 }

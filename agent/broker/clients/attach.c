@@ -46,6 +46,26 @@ static void turn_away(struct session *s, struct hf_welcome *w, int status) IN_BR
     session_end(s, NULL);
 }
 
+/* The client that a cookie belongs to, if this caller may use it. */
+static struct client *client_resume(const struct session *s, const struct hf_hello *h)
+{
+    static const uint8_t none[HF_COOKIE_LEN];
+    uint64_t hash = cookie_hash(h->cookie);
+    struct client *c;
+
+    if (memcmp(h->cookie, none, sizeof(none)) == 0)
+        return NULL;
+    LIST_FOREACH (c, &s->clients->all, all) {
+        if (c->cookie_hash != hash || c->uid != s->uid)
+            continue;
+        /* A guardian may be another process of the same user; a holder must be the same process. */
+        if ((h->role == HF_ROLE_GUARDIAN && !c->over) ||
+            (c->pid == s->pid && c->start_time == h->start_time))
+            return c;
+    }
+    return NULL;
+}
+
 static int judge(const struct session *s, const struct hf_hello *h, size_t length,
                  struct hf_welcome *w)
 {
@@ -82,6 +102,10 @@ static int judge(const struct session *s, const struct hf_hello *h, size_t lengt
     }
     if (clients->going)
         return HF_EGOING;
+    /* (!) A job's second guardian comes to a client that has its place. Were it refused, a lock would have been granted for a job that
+     * cannot start, time and again while others wait. */
+    if (h->role == HF_ROLE_GUARDIAN && client_resume(s, h))
+        return HF_OK;
     if (clients->session_count > c->clients_max) {
         snprintf(w->text, sizeof(w->text), "all %" PRIu32 " places for clients are taken; raise %s",
                  c->clients_max,
@@ -96,26 +120,6 @@ static int judge(const struct session *s, const struct hf_hello *h, size_t lengt
         return HF_ELIMIT;
     }
     return HF_OK;
-}
-
-/* The client that a cookie belongs to, if this caller may use it. */
-static struct client *client_resume(struct session *s, const struct hf_hello *h)
-{
-    static const uint8_t none[HF_COOKIE_LEN];
-    uint64_t hash = cookie_hash(h->cookie);
-    struct client *c;
-
-    if (memcmp(h->cookie, none, sizeof(none)) == 0)
-        return NULL;
-    LIST_FOREACH (c, &s->clients->all, all) {
-        if (c->cookie_hash != hash || c->uid != s->uid)
-            continue;
-        /* A guardian may be another process of the same user; a holder must be the same process. */
-        if ((h->role == HF_ROLE_GUARDIAN && !c->over) ||
-            (c->pid == s->pid && c->start_time == h->start_time))
-            return c;
-    }
-    return NULL;
 }
 
 static struct client *client_first(struct session *s, const struct hf_hello *h,
