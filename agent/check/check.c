@@ -17,8 +17,9 @@
 #include "agent/config/config_secrets.h"
 #include "shm/compiler.h"
 
-#define EXIT_CODE_SYSTEM 71
-#define EXIT_CODE_CONFIG 78
+#define EXIT_CODE_UNAVAILABLE 69
+#define EXIT_CODE_SYSTEM      71
+#define EXIT_CODE_CONFIG      78
 
 static void say_faults(const struct config_report *r, struct findings *f)
 {
@@ -176,5 +177,7 @@ int check_config(const struct config *c, const struct config_report *r)
         warn_even(c, &f);
     }
     findings_end(&f);
-    return f.faults ? EXIT_CODE_CONFIG : EXIT_SUCCESS;
+    if (f.faults)
+        return EXIT_CODE_CONFIG;
+    return f.no_quorum ? EXIT_CODE_UNAVAILABLE : EXIT_SUCCESS;
 }

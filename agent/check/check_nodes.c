@@ -149,11 +149,12 @@ static const char *seat_in(const struct fleet_record *record, const char *id)
     return NULL;
 }
 
-/* What an agent would do about addresses: the record counts. */
-static void judge_seats(const struct config *c, const struct node_look *looks, unsigned answered,
-                        struct findings *f)
+/* What an agent would do about addresses: the record counts. Returns the nodes that answer at another place. */
+static unsigned judge_seats(const struct config *c, const struct node_look *looks,
+                            unsigned answered, struct findings *f)
 {
     const struct fleet_record *record = record_of_most(c, looks, answered);
+    unsigned elsewhere = 0;
 
     for (int i = 0; record && !c->new_list && i < c->node_count; i++) {
         const char *seat = seat_in(record, c->nodes[i].id);
@@ -161,6 +162,7 @@ static void judge_seats(const struct config *c, const struct node_look *looks, u
 
         if (!seat || !looks[i].peer[0] || strcmp(seat, looks[i].peer) == 0)
             continue;
+        elsewhere |= 1u << i;
         find_warning(f, line,
                      "node %s is at %s for this fleet, and this leads to %s: agents go to %s",
                      c->nodes[i].id, seat, looks[i].peer, seat);
@@ -171,6 +173,7 @@ static void judge_seats(const struct config *c, const struct node_look *looks, u
             find_warning(f, f->report->node_line[i],
                          "node %s (%s) belongs to another fleet (%.8s; this one is %.8s)",
                          c->nodes[i].id, c->nodes[i].text, looks[i].record.fleet, record->fleet);
+    return elsewhere;
 }
 
 /* Returns whether its sentinel can be judged: it answers, and nothing else is against it. */
@@ -210,20 +213,20 @@ static bool judge(const struct config *c, const struct node_look *looks, int i, 
 
 void check_nodes(const struct config *c, const struct node_look *looks, struct findings *f)
 {
-    int quorum = c->quorum, away = 0, before = f->faults;
-    unsigned answered = 0;
+    unsigned answered = 0, elsewhere;
+    int before = f->faults, there;
 
-    for (int i = 0; i < c->node_count; i++) {
-        away += looks[i].outcome == NODE_LOOK_AWAY;
+    for (int i = 0; i < c->node_count; i++)
         if (judge(c, looks, i, f))
             answered |= 1u << i;
-    }
     judge_sentinels(c, looks, answered, f);
-    judge_seats(c, looks, answered, f);
-    if (c->node_count - away < quorum)
-        find_warning(f, 0, "%d of %d nodes answer, and %d are needed for any lock",
-                     c->node_count - away, c->node_count, quorum);
+    elsewhere = judge_seats(c, looks, answered, f);
+    there = __builtin_popcount(answered & ~elsewhere);
+    f->no_quorum = there < c->quorum;
+    if (f->no_quorum)
+        find_warning(f, 0, "%d of %d nodes answer as they should, and %d are needed for any lock",
+                     there, c->node_count, c->quorum);
     else if (f->faults == before)
-        find_fact("nodes: %d of %d answer as they should, %d are needed", c->node_count - away,
-                  c->node_count, quorum);
+        find_fact("nodes: %d of %d answer as they should, %d are needed", there, c->node_count,
+                  c->quorum);
 }

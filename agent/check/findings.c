@@ -63,6 +63,8 @@ void findings_end(const struct findings *f)
 
     if (f->faults)
         fprintf(stderr, "%s: %d fault%s: do not use it\n", file, f->faults, plural(f->faults));
+    else if (f->no_quorum)
+        fprintf(stderr, "%s: no quorum: with these nodes no lock can be had now\n", file);
     else if (f->warnings)
         printf("%s: good, with %d warning%s\n", file, f->warnings, plural(f->warnings));
     else

@@ -2,12 +2,15 @@
 #ifndef HOLDFAST_AGENT_CHECK_FINDINGS_H
 #define HOLDFAST_AGENT_CHECK_FINDINGS_H
 
+#include <stdbool.h>
+
 #include "agent/config/config_report.h"
 #include "shm/compiler.h"
 
 struct findings {
     const struct config_report *report;
     int faults, warnings;
+    bool no_quorum; /* no lock can be had with these nodes now */
 };
 
 /* On stderr: "FILE:LINE: text"; `line` 0: of no single line. */

@@ -104,12 +104,14 @@ static bool judge_ttl_max(const struct fleet_wishes *w, const struct config *con
     return false;
 }
 
+/* (!) Of nodes at their seats only: a file that is ahead of the fleet leads to the server that is to be a node. */
 static void copy_servers(const struct agent *agent, struct fleet_look *look)
 {
     struct hf_node_row row;
 
     for (int i = 0; i < look->config.node_count; i++)
-        if (hf_node_read(&agent->table, (uint32_t)i, &row) == HF_OK)
+        if (strcmp(look->shown.node[i].peer, look->shown.node[i].seat) == 0 &&
+            hf_node_read(&agent->table, (uint32_t)i, &row) == HF_OK)
             snprintf(look->run_id[i], sizeof(look->run_id[i]), "%s", row.run_id);
 }
 
@@ -121,8 +123,8 @@ static int begin(struct fleet_wishes *w, const struct fleet_wish *wish, const st
         return HF_ENOMEM;
     job->look.wish = *wish;
     job->look.config = *config;
-    copy_servers(w->agent, &job->look);
     fleet_board_look(&w->agent->fleet_board, &job->look.shown);
+    copy_servers(w->agent, &job->look);
     if (helper_start(thread_main, job) < 0) {
         job_free(job);
         return HF_ENOMEM;

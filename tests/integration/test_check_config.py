@@ -14,7 +14,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from rig import BUILD, OTHER_UID, Redis, Result, free_port, main, scenario, wait_until  # noqa: E402
 
-GOOD, USAGE, BAD = 0, 64, 78
+GOOD, USAGE, NO_QUORUM, BAD = 0, 64, 69, 78
 TTL_MAX_S = 6
 
 
@@ -349,7 +349,7 @@ def no_answers(run):
                        rf"{path}:{line_of(path, 'node = ssh')}: node ssh .*: what answers there is no Redis",
                        "warning: node silent .*: no answer within 2 s", "warning: node down .*: Connection refused",
                        "warning: node u .*: No such file", r"node none .*: give this node's user and password, which it wants \(INFO: NOAUTH",
-                       r"warning: 4 of 8 nodes answer, and 5 are needed")
+                       r"warning: 2 of 8 nodes answer as they should, and 5 are needed")
         assert time.monotonic() - began < 6, "one after the other"
         assert "right" not in result.err, result
     run.nodes[2].sigcont()
@@ -359,6 +359,10 @@ def no_answers(run):
     run.nodes[2].kill()
     check(run, config(run, nodes=right), GOOD, "warning: node n3 .* does not answer: Connection refused", "nodes: 2 of 3",
           "good, with 1 warning")
+    run.nodes[1].kill()
+    result = check(run, config(run, nodes=right), NO_QUORUM, "warning: 1 of 3 nodes answer as they should, and 2 are needed",
+                   "no quorum: with these nodes no lock can be had now")
+    assert "good" not in result.out + result.err, result
 
 
 @scenario("nodes of another fleet: how they differ, and the remedy; those alike are one line")

@@ -625,7 +625,7 @@ def symptoms(run):
     says("start holdfastd, or name another agent with --agent: no agent", run.holdfast("status"), 69)
 
     alone = Redis(run, "alone", tcp=True).start()
-    check("alone=127.0.0.1:1", "does not answer: Connection refused", 0)
+    check("alone=127.0.0.1:1", "does not answer: Connection refused", 69)
     alone.cmd("CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
     check(alone, "its maxmemory-policy may evict locks; set noeviction, or allow_eviction with the weaker contract")
     alone.cmd("CONFIG", "SET", "maxmemory-policy", "noeviction")
