@@ -21,6 +21,16 @@ static inline int64_t hfc_after(int64_t t_ns, int64_t span_ns)
     return span_ns > HFC_NEVER - t_ns ? HFC_NEVER : t_ns + span_ns;
 }
 
+/* --- file.c: descriptors that the program may have closed -------------------------------------- */
+
+/* Takes `fd`, and remembers which file it is. */
+void hfc_file_keep(struct hfc_file *file, int fd);
+/* (!) Its number is not another file's by now. All epolls, eventfds and timers of a host are one inode, so the client's are judged
+ * by its socket, too: hfc_link_forget_files(). */
+bool hfc_file_is_ours(const struct hfc_file *file);
+/* Closes it if it is ours. */
+void hfc_file_close(struct hfc_file *file);
+
 /* --- lock.c ----------------------------------------------------------------------------------- */
 
 /* HF_EINVAL or HF_EFORKED with the message set. */
@@ -134,7 +144,9 @@ void hfc_ops_free(hf_client *client) NO_THREAD_SAFETY;
 /* --- link.c: attach and reattach -------------------------------------------------------------- */
 
 int64_t hfc_hello_next(hf_client *client) REQUIRES(hfc_locked);
-/* Continues connecting, if that is due. */
+/* The program closed the socket, so all that the library had open: forgets the descriptors. */
+void hfc_link_forget_files(hf_client *client) REQUIRES(hfc_locked);
+/* Continues connecting, if that is due. Drops a session whose socket is another file's by now. */
 void hfc_link_drive(hf_client *client) REQUIRES(hfc_locked);
 /* Ends the session; unanswered requests go back to the queue. */
 void hfc_link_drop(hf_client *client, int status, const char *text) REQUIRES(hfc_locked);

@@ -22,8 +22,8 @@ static int client_new(uint32_t role, const uint8_t *cookie, hf_client **ret_clie
         memcpy(client->cookie, cookie, sizeof(client->cookie));
     client->backoff_ns = HFC_BACKOFF_FIRST_NS;
     client->last_try_ns = INT64_MIN;
-    client->epoll_fd = client->timer_fd = -1;
-    client->group_fds[HF_FD_GROUP] = client->group_fds[HF_FD_GROUP_KILL] = -1;
+    client->epoll = client->timer = HFC_NO_FILE;
+    client->group[HF_FD_GROUP] = client->group[HF_FD_GROUP_KILL] = HFC_NO_FILE;
     client->timer_ns = HFC_NEVER;
     LIST_INIT(&client->maps);
     TAILQ_INIT(&client->queued);
@@ -211,6 +211,9 @@ static void forget(hf_client *client) NO_THREAD_SAFETY
 {
     struct hfc_session *session = client->session;
 
+    /* Without a session nothing shows whose they are. */
+    if (!session || !hfc_file_is_ours(&session->sock))
+        hfc_link_forget_files(client);
     if (session) {
         session->has_ring = false;
         session->refs = 1;
@@ -258,7 +261,10 @@ static void farewell(hf_client *client)
     if (client->session) {
         /* When the socket ends the agent releases everything. Closing is not enough while a forked
          * child has the socket too. */
-        (void)shutdown(client->session->sock, SHUT_RDWR);
+        if (hfc_file_is_ours(&client->session->sock))
+            (void)shutdown(client->session->sock.fd, SHUT_RDWR);
+        else
+            hfc_link_forget_files(client);
         hfc_session_unref(client, client->session);
         client->session = NULL;
     }
@@ -277,13 +283,10 @@ void hf_disconnect(hf_client *client) NO_THREAD_SAFETY
         forget(client);
     else
         farewell(client);
-    if (client->epoll_fd >= 0)
-        close(client->epoll_fd);
-    if (client->timer_fd >= 0)
-        close(client->timer_fd);
+    hfc_file_close(&client->epoll);
+    hfc_file_close(&client->timer);
     for (int i = 0; i < HF_GROUP_FDS; i++)
-        if (client->group_fds[i] >= 0)
-            close(client->group_fds[i]);
+        hfc_file_close(&client->group[i]);
     hfc_ops_free(client);
     while ((map = LIST_FIRST(&client->maps))) { /* maps that leases kept */
         map->refs = 1;

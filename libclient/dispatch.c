@@ -63,7 +63,7 @@ static void timer_update(hf_client *client, int64_t now) REQUIRES(hfc_locked)
 {
     int64_t next = HFC_NEVER;
 
-    if (client->timer_fd < 0)
+    if (client->timer.fd < 0)
         return;
     if (client->link == HFC_LINK_DOWN)
         next = client->next_try_ns;
@@ -87,7 +87,7 @@ static void eat_nudges(hf_client *client) REQUIRES(hfc_locked)
     char byte[8];
 
     if (client->link == HFC_LINK_UP)
-        while (recv(client->session->sock, byte, sizeof(byte), MSG_DONTWAIT) > 0)
+        while (recv(client->session->sock.fd, byte, sizeof(byte), MSG_DONTWAIT) > 0)
             client->nudged = true;
 }
 
@@ -154,8 +154,9 @@ int hf_dispatch(hf_client *client)
     if (status < 0)
         return status;
     hfc_lock(client);
-    if (client->timer_fd >= 0)
-        (void)!read(client->timer_fd, &expirations, sizeof(expirations));
+    hfc_link_drive(client); /* first: below, the descriptors are used */
+    if (client->timer.fd >= 0)
+        (void)!read(client->timer.fd, &expirations, sizeof(expirations));
     hfc_turn_notice_end(client);
     eat_nudges(client);
     (void)hfc_turn(client);

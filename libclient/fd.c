@@ -19,12 +19,12 @@ void hfc_timer_set(hf_client *client, int64_t at_ns)
         spec.it_value.tv_sec = at_ns / HF_NS_PER_SEC;
         spec.it_value.tv_nsec = at_ns % HF_NS_PER_SEC;
     }
-    (void)timerfd_settime(client->timer_fd, TFD_TIMER_ABSTIME, &spec, NULL);
+    (void)timerfd_settime(client->timer.fd, TFD_TIMER_ABSTIME, &spec, NULL);
 }
 
 void hfc_timer_pull(hf_client *client, int64_t at_ns)
 {
-    if (client->timer_fd >= 0 && at_ns < client->timer_ns)
+    if (client->timer.fd >= 0 && at_ns < client->timer_ns)
         hfc_timer_set(client, at_ns);
 }
 
@@ -39,9 +39,9 @@ static int add_socket(int epoll_fd, int sock)
  * session for this would lose its leases. */
 void hfc_poll_add(hf_client *client, int sock)
 {
-    if (client->epoll_fd < 0)
+    if (client->epoll.fd < 0)
         return;
-    client->unwatched = add_socket(client->epoll_fd, sock) < 0;
+    client->unwatched = add_socket(client->epoll.fd, sock) < 0;
     if (client->unwatched)
         hfc_timer_pull(client, hfc_now() + HFC_UNWATCHED_NS);
 }
@@ -49,19 +49,19 @@ void hfc_poll_add(hf_client *client, int sock)
 void hfc_poll_again(hf_client *client)
 {
     if (client->unwatched && client->session)
-        hfc_poll_add(client, client->session->sock);
+        hfc_poll_add(client, client->session->sock.fd);
 }
 
 void hfc_poll_del(hf_client *client, int sock)
 {
     client->unwatched = false;
-    if (client->epoll_fd >= 0)
-        (void)epoll_ctl(client->epoll_fd, EPOLL_CTL_DEL, sock, NULL);
+    if (client->epoll.fd >= 0)
+        (void)epoll_ctl(client->epoll.fd, EPOLL_CTL_DEL, sock, NULL);
 }
 
 void hfc_poll_rings(hf_client *client)
 {
-    if (client->epoll_fd < 0 || !client->session || !client->session->has_ring)
+    if (client->epoll.fd < 0 || !client->session || !client->session->has_ring)
         return;
     hf_ring_poll(&client->session->ring);
     hfc_timer_pull(client, 0); /* what came before that came without a nudge */
@@ -76,7 +76,7 @@ static int make(const hf_client *client, int *ret_epoll_fd, int *ret_timer_fd) R
 
     if (epoll_fd >= 0 && timer_fd >= 0 &&
         epoll_ctl(epoll_fd, EPOLL_CTL_ADD, timer_fd, &event) == 0 &&
-        (!client->session || add_socket(epoll_fd, client->session->sock) == 0)) {
+        (!client->session || add_socket(epoll_fd, client->session->sock.fd) == 0)) {
         *ret_epoll_fd = epoll_fd;
         *ret_timer_fd = timer_fd;
         return 0;
@@ -97,8 +97,8 @@ int hf_fd(hf_client *client)
     if (status < 0)
         return status;
     hfc_lock(client);
-    if (client->epoll_fd >= 0) {
-        epoll_fd = client->epoll_fd;
+    if (client->epoll.fd >= 0) {
+        epoll_fd = client->epoll.fd;
         hfc_unlock(client);
         return epoll_fd;
     }
@@ -108,8 +108,8 @@ int hf_fd(hf_client *client)
                         errno == ENOSPC ? "fs.epoll.max_user_watches (sysctl)"
                                         : "the limit on open files (ulimit -n)");
     }
-    client->epoll_fd = epoll_fd;
-    client->timer_fd = timer_fd;
+    hfc_file_keep(&client->epoll, epoll_fd);
+    hfc_file_keep(&client->timer, timer_fd);
     client->until_ns = client->look_ns = INT64_MIN;
     hfc_poll_rings(client);
     hfc_timer_set(client, 0); /* the first dispatch handles all that happened before */

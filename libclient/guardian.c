@@ -103,10 +103,11 @@ int hf_job_group(hf_client *client, int directory)
     hfc_lock(client);
     if (fds[HF_FD_GROUP] < 0)
         status = hfc_fail(HF_ESYS, "hf_job_group: %m");
-    else if (client->group_fds[HF_FD_GROUP] >= 0)
+    else if (client->group[HF_FD_GROUP].fd >= 0)
         status = hfc_fail(HF_EINVAL, "hf_job_group: this client has a group already");
     else
-        memcpy(client->group_fds, fds, sizeof(fds));
+        for (int i = 0; i < HF_GROUP_FDS; i++)
+            hfc_file_keep(&client->group[i], fds[i]);
     if (status == HF_OK)
         hfc_link_tell_group(client);
     hfc_unlock(client);

@@ -40,7 +40,9 @@
  *
  * Fork and exec. A child holds nothing: hf_held() is false in it at once, and every other call on
  * an inherited client or lease returns HF_EFORKED. The child may free them, which does not touch
- * the parent's leases, and may connect for itself. All descriptors are close-on-exec.
+ * the parent's leases, and may connect for itself. All descriptors are close-on-exec. A program that closes
+ * them, as daemons do, ends the connection, which releases its locks; files that get their numbers stay
+ * untouched.
  *
  * docs/SAFETY.md says what a lease promises, and what it does not. In short: while hf_held() is
  * true nobody else on any host has the lock. It is true at the moment of the clock read, and a

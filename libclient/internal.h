@@ -89,9 +89,17 @@ struct hfc_map { /* a mapped table */
     unsigned refs; /* the session's and one per lease */
 };
 
+struct hfc_file { /* a descriptor that is kept; file.c */
+    int fd;       /* -1: none */
+    dev_t dev;
+    ino_t inode;
+};
+
+#define HFC_NO_FILE ((struct hfc_file){.fd = -1})
+
 struct hfc_session { /* from a welcome to the end of its socket */
     unsigned refs;   /* the client's and one per thread asleep on it */
-    int sock, doorbell;
+    struct hfc_file sock, doorbell;
     bool has_ring;
     struct hf_ring_client ring;
     struct hfc_map *map;
@@ -221,8 +229,8 @@ struct hf_client {
     int64_t
         connect_until_ns GUARDED_BY(hfc_locked); /* a try may wait for its turn; 0: it may not */
     int64_t backoff_ns GUARDED_BY(hfc_locked);
-    int link_status GUARDED_BY(hfc_locked);             /* why the last try failed */
-    int group_fds[HF_GROUP_FDS] GUARDED_BY(hfc_locked); /* of a job, sent to each agent; -1: none */
+    int link_status GUARDED_BY(hfc_locked);                     /* why the last try failed */
+    struct hfc_file group[HF_GROUP_FDS] GUARDED_BY(hfc_locked); /* of a job, sent to each agent */
     bool crowded GUARDED_BY(hfc_locked); /* it failed because too many others connected */
     char link_text[256] GUARDED_BY(hfc_locked);
 
@@ -238,7 +246,7 @@ struct hf_client {
     struct hfc_leases leases GUARDED_BY(hfc_locked); /* those with a callback stand first */
     struct hfc_leases free_leases GUARDED_BY(hfc_locked);
 
-    int epoll_fd GUARDED_BY(hfc_locked), timer_fd GUARDED_BY(hfc_locked); /* -1 until hf_fd() */
+    struct hfc_file epoll GUARDED_BY(hfc_locked), timer GUARDED_BY(hfc_locked); /* since hf_fd() */
     bool unwatched GUARDED_BY(hfc_locked);   /* epoll refused the session's socket */
     int64_t timer_ns GUARDED_BY(hfc_locked); /* the instant the timer is set to */
     int64_t until_ns GUARDED_BY(hfc_locked); /* no lease is over before this, when last looked at */

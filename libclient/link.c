@@ -37,6 +37,11 @@ static void failed(hf_client *client, int status, const char *text) REQUIRES(hfc
     schedule_retry(client, now);
 }
 
+void hfc_link_forget_files(hf_client *client)
+{
+    client->epoll = client->timer = HFC_NO_FILE;
+}
+
 void hfc_link_drop(hf_client *client, int status, const char *text)
 {
     struct hfc_session *session = client->session;
@@ -44,9 +49,13 @@ void hfc_link_drop(hf_client *client, int status, const char *text)
 
     client->session = NULL;
     client->link = HFC_LINK_DOWN;
-    hfc_poll_del(client, session->sock);
-    /* A forked child may have the socket too; the agent must still see its end. */
-    (void)shutdown(session->sock, SHUT_RDWR);
+    if (hfc_file_is_ours(&session->sock)) {
+        hfc_poll_del(client, session->sock.fd);
+        /* A forked child may have the socket too; the agent must still see its end. */
+        (void)shutdown(session->sock.fd, SHUT_RDWR);
+    } else {
+        hfc_link_forget_files(client);
+    }
     if (session->has_ring) /* threads asleep on this session must look for a new one */
         (void)syscall(SYS_futex, &session->ring.in->wake, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
     hfc_session_unref(client, session);
@@ -71,17 +80,17 @@ static void begin(hf_client *client) REQUIRES(hfc_locked)
 {
     struct hfc_session *session = calloc(1, sizeof(*session));
     char why[256];
-    int status;
+    int sock, status;
 
     if (!session) {
         failed(client, HF_ENOMEM, hf_status_text(HF_ENOMEM));
         return;
     }
     session->refs = 1;
-    session->doorbell = -1;
+    session->sock = session->doorbell = HFC_NO_FILE;
     status = hfc_hello(&client->place, client->role, client->cookie,
-                       hfc_min(client->connect_until_ns - hfc_now(), HFC_HANG_NS), &session->sock,
-                       why, sizeof(why));
+                       hfc_min(client->connect_until_ns - hfc_now(), HFC_HANG_NS), &sock, why,
+                       sizeof(why));
     if (status < 0) {
         bool crowded = status == HF_ENOAGENT && /* the queue is full, or we were too late */
                        (errno == EAGAIN || errno == EPIPE || errno == ECONNRESET);
@@ -91,10 +100,11 @@ static void begin(hf_client *client) REQUIRES(hfc_locked)
         client->crowded = crowded;
         return;
     }
+    hfc_file_keep(&session->sock, sock);
     client->session = session;
     client->link = HFC_LINK_HELLO;
     client->hello_until_ns = hfc_now() + HFC_WELCOME_NS;
-    hfc_poll_add(client, session->sock);
+    hfc_poll_add(client, sock);
     hfc_timer_pull(client, hfc_hello_next(client));
 }
 
@@ -105,7 +115,7 @@ static void go_on(hf_client *client) REQUIRES(hfc_locked)
     bool crowded = false;
     char why[256];
 
-    status = hfc_welcome(client->session->sock, &welcome, fds, why, sizeof(why));
+    status = hfc_welcome(client->session->sock.fd, &welcome, fds, why, sizeof(why));
     if (status == HF_EPENDING) {
         int64_t now = hfc_now();
 
@@ -138,15 +148,21 @@ static void go_on(hf_client *client) REQUIRES(hfc_locked)
 
 void hfc_link_tell_group(hf_client *client)
 {
-    if (client->link != HFC_LINK_UP || client->group_fds[HF_FD_GROUP] < 0 ||
-        client->welcome.minor < 3)
+    const int fds[HF_GROUP_FDS] = {[HF_FD_GROUP] = client->group[HF_FD_GROUP].fd,
+                                   [HF_FD_GROUP_KILL] = client->group[HF_FD_GROUP_KILL].fd};
+
+    if (client->link != HFC_LINK_UP || client->welcome.minor < 3 ||
+        !hfc_file_is_ours(&client->group[HF_FD_GROUP]) ||
+        !hfc_file_is_ours(&client->group[HF_FD_GROUP_KILL]))
         return;
     /* The socket has room: only the hello was sent on it. */
-    (void)hfc_send_group(client->session->sock, client->group_fds);
+    (void)hfc_send_group(client->session->sock.fd, fds);
 }
 
 void hfc_link_drive(hf_client *client)
 {
+    if (client->session && !hfc_file_is_ours(&client->session->sock))
+        hfc_link_drop(client, HF_ENOAGENT, "the program closed the connection to its agent");
     if (client->link == HFC_LINK_DOWN && hfc_now() >= client->next_try_ns)
         begin(client);
     if (client->link == HFC_LINK_HELLO)

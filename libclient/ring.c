@@ -12,8 +12,10 @@ static void ring_doorbell(const struct hfc_session *session)
     const uint64_t one = 1;
     ssize_t n;
 
+    if (!hfc_file_is_ours(&session->doorbell))
+        return;
     do
-        n = write(session->doorbell, &one, sizeof(one));
+        n = write(session->doorbell.fd, &one, sizeof(one));
     while (n < 0 && errno == EINTR); /* any other failure: the bell rings already */
 }
 

@@ -23,9 +23,9 @@ void hfc_session_unref(hf_client *client, struct hfc_session *session)
         return;
     if (session->has_ring)
         hf_ring_client_unmap(&session->ring);
-    if (session->doorbell >= 0)
-        close(session->doorbell);
-    close(session->sock);
+    if (hfc_file_is_ours(&session->sock))
+        hfc_file_close(&session->doorbell);
+    hfc_file_close(&session->sock);
     if (session->map)
         hfc_map_unref(session->map);
     free(session);
@@ -76,7 +76,7 @@ int hfc_session_adopt(hf_client *client, const struct hf_welcome *welcome,
     struct hfc_session *session = client->session;
     int status;
 
-    session->doorbell = fds[HF_FD_DOORBELL];
+    hfc_file_keep(&session->doorbell, fds[HF_FD_DOORBELL]);
     status = hf_ring_client_map(fds[HF_FD_REQUESTS], fds[HF_FD_COMPLETIONS], client->beats,
                                 &session->ring);
     if (status < 0) {

@@ -13,7 +13,7 @@ void hfc_turn_notice_end(hf_client *client)
 
     if (client->link != HFC_LINK_UP)
         return;
-    p.fd = client->session->sock;
+    p.fd = client->session->sock.fd;
     if (poll(&p, 1, 0) <= 0)
         return;
     hfc_ring_drain(client); /* its last answers */
@@ -62,7 +62,7 @@ enum waking {
 
 static enum waking sleep_on(struct hfc_session *session, bool up, uint32_t seen, int64_t span_ns)
 {
-    struct pollfd p = {.fd = session->sock, .events = POLLIN};
+    struct pollfd p = {.fd = session->sock.fd, .events = POLLIN};
     bool signal;
 
     if (!up) {

@@ -859,6 +859,54 @@ def counter(run):
     return path
 
 
+@scenario("a program that closes all descriptors, itself or in a child, keeps the files that it opens then", sanitizers=False)
+def closerange(run):
+    fleet(run)
+    python(run, """
+        import select
+        def close_all_and_open():
+            os.closerange(3, 256)
+            mine = []
+            for _ in range(20):
+                mine += os.pipe()
+                mine.append(os.memfd_create("mine"))
+            return {fd: os.fstat(fd) for fd in mine}
+        def look(mine):
+            for fd, file in mine.items():
+                now = os.fstat(fd)
+                assert (now.st_dev, now.st_ino, now.st_size) == (file.st_dev, file.st_ino, file.st_size), fd
+            pipes = [fd for fd in mine if not os.readlink(f"/proc/self/fd/{fd}").startswith("/memfd")]
+            assert select.select(pipes, [], [], 0)[0] == []
+        client = Client()
+        lock = Lock("a", wait=20, client=client)
+        lock.acquire()
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                mine = close_all_and_open()
+                with Lock("b", wait=20, client=client) as other:  # a session of its own: the parent's ends
+                    assert other.held
+                gc.collect()
+                look(mine)
+                code = 0
+            except BaseException:
+                import traceback
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert lock.held
+        mine = close_all_and_open()
+        with Lock("c", wait=20, client=client) as other:
+            assert other.held
+        client.close()
+        del lock, other, client
+        gc.collect()
+        look(mine)
+    """)
+
+
 @scenario("without select.poll, which eventlet takes away, locks work by select.select", sanitizers=False)
 def no_poll(run):
     fleet(run)

@@ -34,6 +34,8 @@ logger = logging.getLogger("holdfast")
 SLICE_MS = 500
 # How long a cancelled acquire is looked after: a grant that crossed the cancellation goes back.
 CROSSING_MS = 50
+# Between two looks of a program that closed the descriptors.
+CLOSED_MS = 10
 
 Change = Tuple["Lease", State]
 
@@ -162,11 +164,9 @@ class Session(Base):
         self._leads_until = 0.0
         self._watcher: Optional[Watcher] = None
         self._closed = False
-        self._kicked, self._kick = os.pipe()
-        weakref.finalize(self, _close_all, (self._kicked, self._kick)).atexit = False
-        os.set_blocking(self._kicked, False)
-        os.set_blocking(self._kick, False)
-        self._sleep = _sleeper((fd, self._kicked))
+        self._kicks = _Pipe()
+        weakref.finalize(self, self._kicks.close).atexit = False
+        self._sleep = _sleeper((fd, self._kicks.reader))
         sessions.add(self)
 
     def wait(self, op: Op, progress: Optional[Callable[[], None]] = None) -> None:
@@ -199,9 +199,10 @@ class Session(Base):
 
     def _turn(self, slice_ms: int) -> None:
         """The leader's: one sleep, and all that is due."""
-        if self._kicked in self._sleep(slice_ms):
-            with contextlib.suppress(BlockingIOError):
-                os.read(self._kicked, 4096)
+        if not self._kicks.is_ours():  # the program closed all descriptors
+            time.sleep(min(slice_ms, CLOSED_MS) / 1000)
+        elif self._kicks.reader in self._sleep(slice_ms):
+            self._kicks.empty()
         _abi.hf_dispatch(self.handle)
         raise_interrupted()
         with self.mutex:
@@ -256,8 +257,7 @@ class Session(Base):
 
     def kick(self) -> None:
         """The leader looks again."""
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._kick, b"k")
+        self._kicks.fill()
 
     def end_waits(self) -> None:
         """Nobody acquires here any more. Releases go on."""
@@ -296,6 +296,43 @@ def _sleeper(fds: Tuple[int, ...]) -> Callable[[int], List[int]]:
     for fd in fds:
         poll.register(fd, select.POLLIN)
     return lambda ms: [fd for fd, _ in poll.poll(ms)]
+
+
+class _Pipe:
+    """Both ends, for as long as they are its own: a program may close all descriptors, and open files that get the numbers."""
+
+    __slots__ = ("reader", "_writer", "_file")
+
+    def __init__(self) -> None:
+        self.reader, self._writer = os.pipe()
+        os.set_blocking(self.reader, False)
+        os.set_blocking(self._writer, False)
+        self._file = _file_of(self.reader)
+
+    def is_ours(self) -> bool:
+        return _file_of(self.reader) == self._file == _file_of(self._writer)
+
+    def empty(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.reader, 4096)
+
+    def fill(self) -> None:
+        if self.is_ours():
+            with contextlib.suppress(BlockingIOError):
+                os.write(self._writer, b"k")
+
+    def close(self) -> None:
+        for fd in (self.reader, self._writer):
+            if _file_of(fd) == self._file:
+                os.close(fd)
+
+
+def _file_of(fd: int) -> Optional[Tuple[int, int]]:
+    try:
+        found = os.fstat(fd)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 class _Bell:
@@ -361,11 +398,6 @@ class Watcher:
 
 
 sessions: "weakref.WeakSet[Base]" = weakref.WeakSet()
-
-
-def _close_all(fds: Tuple[int, ...]) -> None:
-    for fd in fds:
-        os.close(fd)
 
 
 def _after_fork() -> None:
