@@ -58,9 +58,10 @@ int hfc_hello(const struct hfc_place *place, uint32_t role, const uint8_t *cooki
               int *ret_sock, char *why, size_t why_size);
 /* Whether an agent listens at `path`. */
 bool hfc_is_served(const char *path);
-/* HF_EPENDING while no welcome has come. The caller owns the descriptors on HF_OK only. */
-int hfc_welcome(int sock, struct hf_welcome *ret_welcome, int ret_fds[HF_WELCOME_FDS], char *why,
-                size_t why_size);
+/* HF_EPENDING while no welcome has come. The caller owns the descriptors on HF_OK only. `ret_again`: set true if it was refused
+ * only for a moment, as without a word. */
+int hfc_welcome(int sock, struct hf_welcome *ret_welcome, int ret_fds[HF_WELCOME_FDS],
+                bool *ret_again, char *why, size_t why_size);
 
 /* Sends the job's control group; the agent does not answer. False: it could not be sent. */
 bool hfc_send_group(int sock, const int fds[HF_GROUP_FDS]);

@@ -211,8 +211,8 @@ static int judge(struct hf_welcome *welcome, ssize_t len, int fd_count, char *wh
     return HF_OK;
 }
 
-int hfc_welcome(int sock, struct hf_welcome *ret_welcome, int ret_fds[HF_WELCOME_FDS], char *why,
-                size_t why_size)
+int hfc_welcome(int sock, struct hf_welcome *ret_welcome, int ret_fds[HF_WELCOME_FDS],
+                bool *ret_again, char *why, size_t why_size)
 {
     union {
         struct cmsghdr header; /* for its alignment */
@@ -233,6 +233,7 @@ int hfc_welcome(int sock, struct hf_welcome *ret_welcome, int ret_fds[HF_WELCOME
         return HF_EPENDING;
     if (len <= 0) {
         (void)snprintf(why, why_size, "the agent hung up without a welcome");
+        *ret_again = true;
         return HF_ENOAGENT;
     }
     count = take_fds(&message, fds);
@@ -244,6 +245,7 @@ int hfc_welcome(int sock, struct hf_welcome *ret_welcome, int ret_fds[HF_WELCOME
     else
         status = judge(&welcome, len, count, why, why_size);
     if (status < 0) {
+        *ret_again = len == sizeof(welcome) && welcome.status < 0 && welcome.again;
         for (int i = 0; i < count && i < HF_WELCOME_FDS; i++)
             close(fds[i]);
         return status;

@@ -115,7 +115,7 @@ static void go_on(hf_client *client) REQUIRES(hfc_locked)
     bool crowded = false;
     char why[256];
 
-    status = hfc_welcome(client->session->sock.fd, &welcome, fds, why, sizeof(why));
+    status = hfc_welcome(client->session->sock.fd, &welcome, fds, &crowded, why, sizeof(why));
     if (status == HF_EPENDING) {
         int64_t now = hfc_now();
 
@@ -128,8 +128,6 @@ static void go_on(hf_client *client) REQUIRES(hfc_locked)
                        client->place.path);
     } else if (status == HF_OK) {
         status = hfc_session_adopt(client, &welcome, fds, why, sizeof(why));
-    } else {
-        crowded = status == HF_ENOAGENT; /* closed without an answer */
     }
     if (status < 0) {
         hfc_link_drop(client, status, why);

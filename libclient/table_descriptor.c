@@ -22,12 +22,13 @@ static int ask_for_table(const struct hfc_place *place, int *ret_fd, char *why, 
     static const uint8_t no_cookie[HF_COOKIE_LEN];
     const int64_t until = hfc_now() + PATIENCE_NS;
     struct hf_welcome welcome;
+    bool again;
     int fds[HF_WELCOME_FDS], sock,
         status = hfc_hello(place, HF_ROLE_HOLDER, no_cookie, PATIENCE_NS, &sock, why, why_size);
 
     if (status < 0)
         return status;
-    while ((status = hfc_welcome(sock, &welcome, fds, why, why_size)) == HF_EPENDING) {
+    while ((status = hfc_welcome(sock, &welcome, fds, &again, why, why_size)) == HF_EPENDING) {
         struct pollfd wait = {.fd = sock, .events = POLLIN};
         int64_t left = until - hfc_now();
 

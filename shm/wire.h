@@ -79,7 +79,8 @@ struct hf_welcome {
     uint32_t readopted; /* leases of this cookie that the agent still holds */
     uint8_t cookie[HF_COOKIE_LEN];
     char version[16];
-    char text[176]; /* a message for people when refused */
+    char text[172]; /* a message for people when refused */
+    uint32_t again; /* refused, but in a moment it may be welcome */
 };
 _Static_assert(sizeof(struct hf_welcome) == 256, "layout");
 

@@ -1,5 +1,7 @@
 #include "agent/core/rules.h"
 
+#include <string.h>
+
 #include "agent/core/pattern.h"
 
 const char *right_word(enum right right)
@@ -25,14 +27,69 @@ static bool matches(const struct rule *rule, const char *name, size_t len)
            (base < len && pattern_matches(rule->text, rule->pattern_len, name, base));
 }
 
+/* The first place whose group is not less; `count`: there is none. */
+static size_t find_group(const uint32_t *groups, size_t count, uint32_t gid)
+{
+    size_t from = 0;
+
+    while (from < count) {
+        size_t middle = from + (count - from) / 2;
+
+        if (groups[middle] < gid)
+            from = middle + 1;
+        else
+            count = middle;
+    }
+    return from;
+}
+
+static bool has_group(const uint32_t *groups, size_t count, uint32_t gid)
+{
+    size_t at = find_group(groups, count, gid);
+
+    return at < count && groups[at] == gid;
+}
+
+/* Rising, each once. */
+static size_t groups_of_rules(const struct rules *rules, uint32_t ret_groups[RULE_GROUPS_MAX])
+{
+    size_t count = 0;
+
+    for (int i = 0; i < rules->count; i++)
+        for (int j = 0; j < rules->rule[i].who_count; j++) {
+            const struct who *who = &rules->rule[i].who[j];
+            size_t at = find_group(ret_groups, count, who->id);
+
+            if (who->kind != WHO_GROUP || (at < count && ret_groups[at] == who->id))
+                continue;
+            memmove(ret_groups + at + 1, ret_groups + at, (count - at) * sizeof(*ret_groups));
+            ret_groups[at] = who->id;
+            count++;
+        }
+    return count;
+}
+
+size_t rules_keep_groups(const struct rules *rules, uint32_t *groups, size_t count)
+{
+    uint32_t named[RULE_GROUPS_MAX];
+    bool has[RULE_GROUPS_MAX] = {false};
+    size_t named_count = groups_of_rules(rules, named), kept = 0;
+
+    for (size_t i = 0; named_count && i < count; i++) {
+        size_t at = find_group(named, named_count, groups[i]);
+
+        if (at < named_count && named[at] == groups[i])
+            has[at] = true;
+    }
+    for (size_t at = 0; at < named_count; at++)
+        if (has[at])
+            groups[kept++] = named[at];
+    return kept;
+}
+
 static bool is_in_group(const struct caller *caller, uint32_t gid)
 {
-    if (caller->gid == gid)
-        return true;
-    for (size_t i = 0; i < caller->group_count; i++)
-        if (caller->groups[i] == gid)
-            return true;
-    return false;
+    return caller->gid == gid || has_group(caller->groups, caller->group_count, gid);
 }
 
 static bool names(const struct rule *rule, const struct caller *caller)

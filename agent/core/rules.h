@@ -12,9 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RULES_MAX    64
-#define RULE_WHO_MAX 16
-#define RULE_TEXT    319 /* bytes */
+#define RULES_MAX       64
+#define RULE_WHO_MAX    16
+#define RULE_TEXT       319 /* bytes */
+#define RULE_GROUPS_MAX ((size_t)RULES_MAX * RULE_WHO_MAX)
 
 enum right {
     RIGHT_TAKE = 1 << 0,  /* acquire it */
@@ -52,7 +53,7 @@ struct rules {
 /* Who asks, by the kernel's word. */
 struct caller {
     uint32_t uid, gid;
-    const uint32_t *groups; /* supplementary ones */
+    const uint32_t *groups; /* the supplementary ones that a rule names, rising */
     size_t group_count;
     bool trusted; /* root or the agent's user */
 };
@@ -60,6 +61,10 @@ struct caller {
 /* `ret_rule`: the rule that decided; NULL: none has that right and matches. */
 bool rules_allow(const struct rules *rules, enum right right, const void *name, size_t name_len,
                  const struct caller *caller, const struct rule **ret_rule);
+
+/* Of `count` groups leaves those that a rule names, rising and each once, at most RULE_GROUPS_MAX; returns how many. A process may
+ * be in 65,535. */
+size_t rules_keep_groups(const struct rules *rules, uint32_t *groups, size_t count);
 
 /* The first of the rules that leaves `rule` nothing to decide: for each of its rights, an earlier one matches whatever it
  * matches. NULL: none plainly does. */

@@ -292,8 +292,10 @@ static void take_welcome(struct peer *p)
 {
     char why[WHY_SIZE] = "";
     int fds[HF_WELCOME_FDS];
+    bool again;
 
-    if (p->attached || p->sock < 0 || hfc_welcome(p->sock, &p->welcome, fds, why, sizeof(why)) < 0)
+    if (p->attached || p->sock < 0 ||
+        hfc_welcome(p->sock, &p->welcome, fds, &again, why, sizeof(why)) < 0)
         return;
     memcpy(p->fds, fds, sizeof(fds));
     p->out = mmap(NULL, HF_REQUESTS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,

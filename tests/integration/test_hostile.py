@@ -283,7 +283,7 @@ def leases_at_once(run):
 @scenario("one user holds as much as it may and waits for as much more: places are left for another user",
           needs_root=True)
 def places(run):
-    agent = system_agent(run, "--capacity", "40")  # three quarters are one user's: 30
+    agent = system_agent(run, "--capacity", "40")  # of 40 two are root's, and one is taken: of 37 three quarters are one user's
     greedy, good = other_user(run, agent), run.holder()
     good.acquire("in-the-way")
     for node in run.nodes:
@@ -294,9 +294,9 @@ def places(run):
     for i in range(20):
         greedy.cmd("start", f"elsewhere-{i}", 0, -1)
     codes = [code_of(lambda op=i: greedy.cmd("result", op, 5000 * SLOW if op >= 10 else 0)) for i in range(20)]
-    refused = [text for code, text in codes if code == ELIMIT]
-    assert len(refused) == 10, codes
-    assert all("30 locks" in text and "waiters_per_uid" in text for text in refused), refused
+    refused = [text for code, text in codes if code == EFULL]
+    assert len(refused) == 12, codes
+    assert all("28 locks, its share" in text for text in refused), refused
     for i in range(5):
         good.acquire(f"good-{i}")
 
@@ -341,6 +341,61 @@ def request_rate(run):
     print(f"# 600 requests at 200 a second took {took:.1f} s; beside them 20 locks {good_took:.2f} s")
     assert counters(run)["client_violations"] == before["client_violations"]
     assert agent.err.count("requests_per_uid") == 1, agent.err
+
+
+def number_of(process):
+    return int(process.popen.stdout.readline())
+
+
+@scenario("one user attaches and disconnects without end, and keeps what it was given: its rate bounds it, another program of that user "
+          "comes in, and root's are not bounded", needs_root=True)
+def hoarded(run):
+    agent = system_agent(run, "--clients-max", "40")
+    seconds = 2
+    before = resident_kib(agent)
+    hoarder = breaker(run, agent, "hoard", seconds * 1000, uid=OTHER_UID, stdout=subprocess.PIPE)
+    count = number_of(hoarder)
+    assert hoarder.wait() == 0
+    assert 30 <= count <= 30 + 50 * (seconds + 1), count
+    other_user(run, agent).acquire("a")  # the library asks again
+    roots = breaker(run, agent, "hoard", 1000, stdout=subprocess.PIPE)
+    assert number_of(roots) > 130 / SLOW
+    assert roots.wait() == 0
+    print(f"# {count} times in {seconds} s; the agent's memory {before} KiB, then {resident_kib(agent)} KiB")
+
+
+@scenario("sessions of a process in 65,535 groups take no more memory than others, where rules name groups", needs_root=True,
+          sanitizers=False)
+def in_all_groups(run):
+    agent = system_agent(run, "--allow", "db/* group:60000", "--clients-max", "400")
+    before = resident_kib(agent)
+    crowd = breaker(run, agent, "fill", 100, uid=OTHER_UID, extra_groups=list(range(1, 65536)), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert number_of(crowd) == 100
+    grew = resident_kib(agent) - before
+    print(f"# 100 sessions: {grew} KiB")
+    crowd.popen.stdin.close()
+    assert crowd.wait() == 0
+    assert grew < 100 * 100, grew  # the groups of one are 256 KiB
+
+
+@scenario("two users take all places that they can get: a third user comes in, and so do jobs of root", needs_root=True)
+def filled(run):
+    agent = system_agent(run, "--clients-max", "80")
+    crowd, counts = [], []
+    for i in range(2):
+        crowd.append(breaker(run, agent, "fill", 100, uid=OTHER_UID - i, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        counts.append(number_of(crowd[-1]))
+    assert counts == [57, 14], counts
+    third = run.holder(uid=OTHER_UID - 2, connect=False)
+    third.cmd("connect", socket_of(run, agent))
+    third.acquire("a")
+    crowd += [breaker(run, agent, "fill", 100, uid=OTHER_UID - i, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for i in range(3, 9)]
+    for one in crowd[2:]:
+        number_of(one)
+    assert run.holdfast("run", "b", "--", "true", agent=agent).rc == 0
+    for one in crowd:
+        one.popen.stdin.close()
+        assert one.wait() == 0, one.err
 
 
 # --- all of them at once ---------------------------------------------------------------------------------

@@ -66,8 +66,8 @@ def may_not(run, uid, name, **options):
     return result.err
 
 
-def holder_of(run, uid):
-    holder = run.holder(uid=uid, connect=False)
+def holder_of(run, uid, **options):
+    holder = run.holder(uid=uid, connect=False, **options)
     holder.cmd("connect", socket_of(run))
     return holder
 
@@ -223,6 +223,11 @@ def by_reload(run):
     alice.cmd("release", lease)
     assert patient.wait(10) == 0, patient.err
     assert refusal(lambda: alice.acquire("db/x"))[0] == EPERM
+    # Groups that the rules name only now count for who is attached since before.
+    member = holder_of(run, EVE, extra_groups=[*range(70000, 70100), DBA])
+    assert refusal(lambda: member.acquire("db/mine"))[0] == EPERM
+    reload(run, f"db/* group:{DBA}")
+    member.acquire("db/mine")
     reload(run)
     alice.acquire("db/x")
     # What is wrong changes nothing.

@@ -5,6 +5,8 @@
  *   breaker SOCKET unread COUNT    asks COUNT times before it reads any answer
  *   breaker SOCKET no-hellos MS    opens connections without a hello as fast as it can, so long
  *   breaker SOCKET at-once COUNT   so many processes attach at the same instant
+ *   breaker SOCKET fill COUNT      attaches so often at most, prints how often it came in, and ends with stdin
+ *   breaker SOCKET hoard MS        attaches and disconnects as fast as it can, so long, and keeps what it was given; prints how often
  *   breaker SOCKET write-shared    tries to change what the agent shares with it
  *   breaker SOCKET bell            looks whether the agent reads or writes its doorbell
  *   breaker SOCKET stranger        says that it is a guardian, with a cookie of its own
@@ -88,6 +90,36 @@ static void no_hellos(const char *path, int ms)
             usleep(200);
         clock_gettime(CLOCK_MONOTONIC, &now);
     } while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < ms);
+}
+
+static int fill(const char *path, int count)
+{
+    int in = 0;
+
+    while (in < count && raw_attach(&raw, path, HF_ROLE_HOLDER, NULL) == HF_OK)
+        in++;
+    printf("%d\n%s\n", in, raw.why);
+    fflush(stdout);
+    return getchar() == EOF ? 0 : 1;
+}
+
+static int hoard(const char *path, int ms)
+{
+    int64_t end = hfc_now() + ms * HF_NS_PER_MS;
+    int count = 0;
+
+    while (hfc_now() < end) {
+        if (raw_attach(&raw, path, HF_ROLE_HOLDER, NULL) == HF_OK) {
+            close(raw.sock);
+            close(raw.fds[HF_FD_TABLE]);
+            close(raw.fds[HF_FD_DOORBELL]);
+            count++;
+        } else {
+            usleep(1000);
+        }
+    }
+    printf("%d\n", count);
+    return 0;
 }
 
 /* Whether `fd` or its object can be changed in size, written, or mapped for writing. */
@@ -444,6 +476,10 @@ int main(int argc, char **argv)
         no_hellos(argv[1], argc > 3 ? atoi(argv[3]) : 1000);
         return 0;
     }
+    if (strcmp(kind, "fill") == 0)
+        return fill(argv[1], atoi(argv[3]));
+    if (strcmp(kind, "hoard") == 0)
+        return hoard(argv[1], atoi(argv[3]));
     if (strcmp(kind, "at-once") == 0)
         return at_once(argv[1], argc > 3 ? atoi(argv[3]) : 100);
     if (strcmp(kind, "thief") == 0)

@@ -42,6 +42,7 @@ static inline int raw_attach(struct raw_client *raw, const char *path, uint32_t 
     static const uint8_t none[HF_COOKIE_LEN];
     struct hfc_place place = {.owner = geteuid(), .table_owner = geteuid()};
     struct pollfd poller = {.events = POLLIN};
+    bool again;
     int status;
 
     (void)snprintf(place.path, sizeof(place.path), "%s", path);
@@ -51,7 +52,7 @@ static inline int raw_attach(struct raw_client *raw, const char *path, uint32_t 
         return status;
     poller.fd = raw->sock;
     (void)poll(&poller, 1, RAW_PATIENCE_MS);
-    status = hfc_welcome(raw->sock, &raw->welcome, raw->fds, raw->why, sizeof(raw->why));
+    status = hfc_welcome(raw->sock, &raw->welcome, raw->fds, &again, raw->why, sizeof(raw->why));
     if (status < 0) {
         close(raw->sock);
         return status;

@@ -363,9 +363,9 @@ class HolderError(AssertionError):
 class Holder(Process):
     """A process that uses the library (tests/support/holder.c). Answers are dicts; a refusal raises."""
 
-    def __init__(self, run, agent, label="holder", uid=None, program=None):
+    def __init__(self, run, agent, label="holder", uid=None, program=None, **options):
         super().__init__(run, [program or BUILD / "tests" / "holder"], label, uid=uid, env=agent_env(agent),
-                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, **options)
         self.lines = self.popen.stdout
         self.more = []  # lines that were not the answer: change, hold, miss, row
 

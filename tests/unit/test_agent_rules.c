@@ -14,7 +14,7 @@
 static struct config config;
 static char why[512];
 
-static const uint32_t of_alice[] = {3000, DBA};
+static const uint32_t of_alice[] = {DBA, 3000};
 static const struct caller alice = {
     .uid = ALICE, .gid = STAFF, .groups = of_alice, .group_count = 2};
 static const struct caller bob = {.uid = BOB, .gid = STAFF};
@@ -54,6 +54,32 @@ static bool may(const struct caller *caller, enum right right, const char *name)
 static bool may_take(const struct caller *caller, const char *name)
 {
     return may(caller, RIGHT_TAKE, name);
+}
+
+TEST(of_a_process_in_all_groups_only_those_that_rules_name_are_kept)
+{
+    static uint32_t groups[65536];
+    struct caller carol = {.uid = 1003, .gid = 1003, .groups = groups};
+    size_t count = 0;
+
+    assert_int_equal(rules_keep_groups(&config.rules, groups, 0), 0);
+    for (uint32_t gid = 65535; gid > 0; gid--) /* falling, and this one twice */
+        groups[count++] = gid == 7 ? DBA : gid;
+    assert_int_equal(rules_keep_groups(&config.rules, groups, count), 0); /* no rule */
+    for (uint32_t i = 0; i < count; i++)
+        groups[i] = count - i == 7 ? DBA : (uint32_t)count - i;
+    rule("db/* user:7 group:2002 group:3000");
+    rule("files/* group:2001");
+    rule("web/* group:2002 group:70000 user:5");
+    carol.group_count = rules_keep_groups(&config.rules, groups, count);
+    assert_int_equal(carol.group_count, 3);
+    assert_int_equal(groups[0], STAFF);
+    assert_int_equal(groups[1], DBA);
+    assert_int_equal(groups[2], 3000);
+    assert_true(may_take(&carol, "db/x") && may_take(&carol, "files/x") &&
+                may_take(&carol, "web/x"));
+    carol.group_count = rules_keep_groups(&config.rules, groups, 1);
+    assert_false(may_take(&carol, "db/x"));
 }
 
 TEST(without_rules_everybody_may_take_and_see_and_nobody_may_force)
@@ -245,6 +271,7 @@ int main(void)
 {
 #define ROW(test) cmocka_unit_test_setup(test, reset)
     const struct CMUnitTest tests[] = {
+        ROW(of_a_process_in_all_groups_only_those_that_rules_name_are_kept),
         ROW(without_rules_everybody_may_take_and_see_and_nobody_may_force),
         ROW(a_rule_is_for_whom_it_names_and_against_all_others),
         ROW(groups_are_the_first_one_and_the_others),

@@ -15,6 +15,7 @@
 #include "agent/base/log.h"
 #include "agent/base/thread_role.h"
 #include "agent/broker/clients/clients.h"
+#include "agent/broker/clients/rights.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
 #include "shm/process.h"
@@ -70,8 +71,9 @@ static int judge(const struct session *s, const struct hf_hello *h, size_t lengt
                  struct hf_welcome *w)
 {
     const struct clients *clients = s->clients;
-    const struct config *c = clients->config;
+    const struct client *known;
     int64_t apart;
+    int rc;
 
     if (length != sizeof(*h) || h->magic != HF_WIRE_MAGIC || h->major != HF_WIRE_MAJOR ||
         h->fingerprint != hf_wire_fingerprint()) {
@@ -104,22 +106,15 @@ static int judge(const struct session *s, const struct hf_hello *h, size_t lengt
         return HF_EGOING;
     /* (!) A job's second guardian comes to a client that has its place. Were it refused, a lock would have been granted for a job that
      * cannot start, time and again while others wait. */
-    if (h->role == HF_ROLE_GUARDIAN && client_resume(s, h))
-        return HF_OK;
-    if (clients->session_count > c->clients_max) {
-        snprintf(w->text, sizeof(w->text), "all %" PRIu32 " places for clients are taken; raise %s",
-                 c->clients_max,
-                 c->descriptors_bound ? "the agent's limit of descriptors (LimitNOFILE=, ulimit -n)"
-                                      : "the agent's clients_max");
-        return HF_EFULL;
+    known = client_resume(s, h);
+    if (!known || h->role != HF_ROLE_GUARDIAN) {
+        rc = user_judge_attach(clients, s->user, known != NULL, w->text, sizeof(w->text));
+        if (rc < 0)
+            return rc;
     }
-    if (c->clients_per_uid && s->user->sessions > c->clients_per_uid) {
-        snprintf(w->text, sizeof(w->text),
-                 "user %" PRIu32 " has %" PRIu32 " clients attached, the limit (clients_per_uid)",
-                 s->uid, c->clients_per_uid);
-        return HF_ELIMIT;
-    }
-    return HF_OK;
+    rc = user_judge_rate(clients, s->user, clock_now(), w->text, sizeof(w->text));
+    w->again = rc < 0;
+    return rc;
 }
 
 static struct client *client_first(struct session *s, const struct hf_hello *h,
@@ -217,6 +212,7 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
     /* Before the welcome, which the guardian answers with its job's group. */
     if (h->role == HF_ROLE_GUARDIAN && session_is_own(s))
         session_pass_descriptors(s->socket.fd, true);
+    rights_know_groups(s);
     LIST_INSERT_HEAD(&c->sessions, s, of_client);
     loop_timer_cancel(clients->loop, &s->hello_timer);
     {

@@ -207,6 +207,7 @@ int clients_create(struct agent *agent, struct loop *loop, const struct clients_
 void clients_configure(struct clients *clients, const struct config *config)
 {
     clients->config = config;
+    clients->rules_read++;
     hf_counter_set(&clients->agent->table, HF_COUNTER_CLIENTS_MAX, config->clients_max);
 }
 

@@ -79,6 +79,7 @@ struct clients {
     bool in_vain;       /* this turn only looked for requests, and found none */
     unsigned unwatched; /* ghosts without a watch */
     uint64_t next_client_id;
+    unsigned rules_read; /* how often */
 };
 
 /* HF_ENOMEM, HF_ESYS with errno. */

@@ -21,14 +21,19 @@
 
 _Static_assert(sizeof(gid_t) == sizeof(uint32_t), "groups are copied as they are");
 
-void rights_know_caller(int fd, const struct ucred *cred, struct caller *ret_caller)
+void rights_know_caller(const struct ucred *cred, struct caller *ret_caller)
+{
+    *ret_caller = (struct caller){
+        .uid = cred->uid, .gid = cred->gid, .trusted = cred->uid == 0 || cred->uid == geteuid()};
+}
+
+/* NULL: none, or no memory. */
+static uint32_t *read_groups(int fd, size_t *ret_count)
 {
     socklen_t size = GROUPS_USUAL * sizeof(gid_t);
     uint32_t *groups = NULL, *more;
     int rc = -1;
 
-    *ret_caller = (struct caller){
-        .uid = cred->uid, .gid = cred->gid, .trusted = cred->uid == 0 || cred->uid == geteuid()};
     /* A size that is too small is answered with the one that is needed. */
     for (int tries = 0; tries < 2 && (more = realloc(groups, size ? size : 1)); tries++) {
         groups = more;
@@ -38,10 +43,35 @@ void rights_know_caller(int fd, const struct ucred *cred, struct caller *ret_cal
     }
     if (rc < 0) {
         free(groups);
+        return NULL;
+    }
+    *ret_count = size / sizeof(gid_t);
+    return groups;
+}
+
+void rights_know_groups(struct session *s)
+{
+    const struct rules *rules = &s->clients->config->rules;
+    struct caller *caller = &s->caller;
+    size_t count = 0;
+    uint32_t *groups = NULL, *less;
+
+    free((uint32_t *)caller->groups);
+    caller->groups = NULL;
+    caller->group_count = 0;
+    s->rules_read = s->clients->rules_read;
+    if (caller->trusted || rules->count == 0)
+        return;
+    groups = read_groups(s->socket.fd, &count);
+    if (groups)
+        count = rules_keep_groups(rules, groups, count);
+    less = count ? realloc(groups, count * sizeof(*groups)) : NULL;
+    if (!less) {
+        free(groups);
         return;
     }
-    ret_caller->groups = groups;
-    ret_caller->group_count = size / sizeof(gid_t);
+    caller->groups = less;
+    caller->group_count = count;
 }
 
 void rights_forget_caller(struct caller *caller)
@@ -68,10 +98,17 @@ static void explain(const struct session *s, enum right right, const char *name,
                  s->uid, right_word(right), name, right_word(right));
 }
 
-bool rights_has(const struct session *s, enum right right, const void *name, size_t name_len)
+static void follow_rules(struct session *s)
+{
+    if (s->rules_read != s->clients->rules_read)
+        rights_know_groups(s);
+}
+
+bool rights_has(struct session *s, enum right right, const void *name, size_t name_len)
 {
     const struct rule *rule;
 
+    follow_rules(s);
     return rules_allow(&s->clients->config->rules, right, name, name_len, &s->caller, &rule);
 }
 
@@ -82,6 +119,7 @@ bool rights_allow(struct session *s, enum right right, const void *name, size_t 
     char shown[NAME_SHOWN];
     const struct rule *rule;
 
+    follow_rules(s);
     if (rules_allow(&clients->config->rules, right, name, name_len, &s->caller, &rule))
         return true;
     log_name(name, name_len, shown, sizeof(shown));

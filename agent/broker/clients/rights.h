@@ -16,12 +16,14 @@
 
 struct session;
 
-/* Whose connection `fd` is. Without memory it is in no supplementary group: it may less. */
-void rights_know_caller(int fd, const struct ucred *cred, struct caller *ret_caller);
+/* Whose connection it is, but for supplementary groups: it is in none yet. */
+void rights_know_caller(const struct ucred *cred, struct caller *ret_caller);
+/* Its supplementary groups that rules name, when it is welcomed and after a reload. Without memory it is in none: it may less. */
+void rights_know_groups(struct session *s) IN_BROKER_THREAD;
 void rights_forget_caller(struct caller *caller);
 
 /* Whether it may; nothing is counted or told. */
-bool rights_has(const struct session *s, enum right right, const void *name,
+bool rights_has(struct session *s, enum right right, const void *name,
                 size_t name_len) IN_BROKER_THREAD;
 /* The same for a request: if not, why not and what to do, in `text`; counted, logged, and an event. */
 bool rights_allow(struct session *s, enum right right, const void *name, size_t name_len,

@@ -418,16 +418,12 @@ static bool let_in(struct clients *clients)
             listener_pause(clients);
         return false;
     }
-    if (clients->session_count >= clients->config->clients_max + STRANGERS_MOST) {
-        close(fd);
-        return true;
-    }
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 || !(s = calloc(1, sizeof(*s)))) {
         close(fd);
         return false;
     }
     s->user = user_get(clients, cred.uid);
-    if (!s->user || !user_may_connect(clients, s->user)) {
+    if (!s->user || !user_may_connect(clients, s->user, STRANGERS_MOST)) {
         close(fd);
         free(s);
         return true;
@@ -453,7 +449,7 @@ static bool let_in(struct clients *clients)
     s->doorbell = -1;
     s->pid = (uint32_t)cred.pid;
     s->uid = cred.uid;
-    rights_know_caller(fd, &cred, &s->caller);
+    rights_know_caller(&cred, &s->caller);
     s->hello_timer.fn = on_hello_timer;
     LIST_INIT(&s->waiters);
     LIST_INIT(&s->queries);

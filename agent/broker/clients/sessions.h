@@ -40,6 +40,7 @@ struct session {
     hf_time lively_until;      /* it asked or was answered: polled without its doorbell */
     uint32_t pid, uid;
     struct caller caller; /* the same user, with its groups */
+    unsigned rules_read;  /* `rules_read` of the clients, when its groups were looked at */
     uint16_t minor;       /* of the protocol that its library speaks */
     struct user *user;
     struct hf_ring_agent ring;

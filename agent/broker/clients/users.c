@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "agent/base/log.h"
 #include "agent/broker/clients/clients.h"
@@ -13,6 +14,9 @@
 #define STRANGERS_OF_ONE 8
 /* A quiet user may ask at once for as much as in this time; above a sweep, else it misses its rate. */
 #define BURST (250 * HF_NS_PER_MS)
+/* Attaches of one user in the long run. What an attach shares with its client is memory of the agent's for as long as that keeps
+ * it, also when its connection has ended. A user that is quiet may take all of its places at once. */
+#define ATTACHES_PER_S 50
 /* Between two log lines about a user that asks for too much. */
 #define TELL_EVERY (60 * HF_NS_PER_SEC)
 
@@ -41,16 +45,90 @@ void users_destroy(struct clients *clients)
     }
 }
 
+bool user_is_trusted(const struct user *u)
+{
+    return u->uid == 0 || u->uid == geteuid();
+}
+
+/* (!) Of `all` places some are for root and the agent's user. */
+static uint64_t reserve(const struct user *u, uint64_t all)
+{
+    return user_is_trusted(u) ? 0 : all / 16;
+}
+
+/* (!) No other user has more than three quarters of the places that the reserve and the others leave: so some are left for whoever
+ * comes next. `own`: with the one that is asked for. */
+static bool is_fair(const struct user *u, uint64_t all, uint64_t others, uint64_t own)
+{
+    uint64_t taken = others + reserve(u, all), left = all > taken ? all - taken : 0;
+
+    return user_is_trusted(u) || own <= left - left / 4;
+}
+
 uint64_t user_text_units(size_t name_len, size_t note_len)
 {
     return (name_len + note_len + HF_COMM_MAX + HF_TEXT_UNIT - 1) / HF_TEXT_UNIT;
 }
 
-bool user_may_connect(const struct clients *clients, const struct user *u)
+bool user_may_connect(const struct clients *clients, const struct user *u, uint32_t strangers)
 {
-    uint32_t most = clients->config->clients_per_uid;
+    uint32_t most = clients->config->clients_per_uid, all = clients->config->clients_max;
 
+    /* A quarter of these, too, is for root and the agent's user. */
+    if (clients->session_count >= all + strangers - (user_is_trusted(u) ? 0 : strangers / 4))
+        return false;
     return !most || u->sessions < most + STRANGERS_OF_ONE;
+}
+
+int user_judge_attach(const struct clients *clients, const struct user *u, bool known, char *text,
+                      size_t size)
+{
+    const struct config *c = clients->config;
+
+    if (clients->session_count > c->clients_max - reserve(u, c->clients_max)) {
+        snprintf(text, size, "all %" PRIu32 " places for clients are taken; raise %s",
+                 c->clients_max,
+                 c->descriptors_bound ? "the agent's limit of descriptors (LimitNOFILE=, ulimit -n)"
+                                      : "the agent's clients_max");
+        return HF_EFULL;
+    }
+    if (!c->clients_per_uid)
+        return HF_OK;
+    if (u->sessions > c->clients_per_uid) {
+        snprintf(text, size,
+                 "user %" PRIu32 " has %" PRIu32 " clients attached, the limit (clients_per_uid)",
+                 u->uid, c->clients_per_uid);
+        return HF_ELIMIT;
+    }
+    if (!known && !is_fair(u, c->clients_max, clients->session_count - u->sessions, u->sessions)) {
+        snprintf(text, size,
+                 "user %" PRIu32 " has %u clients attached, its share of the places that others "
+                 "leave; end some, or raise the agent's clients_max",
+                 u->uid, u->sessions - 1);
+        return HF_EFULL;
+    }
+    return HF_OK;
+}
+
+int user_judge_rate(const struct clients *clients, struct user *u, hf_time now, char *text,
+                    size_t size)
+{
+    const struct config *c = clients->config;
+    const int64_t each = HF_NS_PER_SEC / ATTACHES_PER_S;
+    const int64_t at_once = each * (c->clients_per_uid ? c->clients_per_uid : c->clients_max);
+
+    if (user_is_trusted(u))
+        return HF_OK;
+    if (hf_time_before(u->attached_until, now))
+        u->attached_until = now;
+    if (hf_time_since(u->attached_until, now).ns >= at_once) {
+        snprintf(text, size,
+                 "user %" PRIu32 " attaches more than %d times a second; try again later", u->uid,
+                 ATTACHES_PER_S);
+        return HF_ELIMIT;
+    }
+    u->attached_until = hf_time_add(u->attached_until, hf_ns(each));
+    return HF_OK;
 }
 
 bool user_may_hold(const struct clients *clients, const struct user *u)
@@ -85,12 +163,25 @@ void user_asked(const struct clients *clients, struct user *u)
         u->paid_until = hf_time_add(u->paid_until, hf_ns(HF_NS_PER_SEC / rate));
 }
 
+static uint64_t places_of_others(const struct clients *clients, const struct user *u)
+{
+    const struct user *other;
+    uint64_t places = 0;
+
+    LIST_FOREACH (other, &clients->users, all)
+        if (other != u)
+            places += other->leases + other->waiters;
+    return places;
+}
+
 /* A name that is held or waited for takes a place in the table, and its text takes units. Without this
  * bound a user could hold as many as allowed and wait for as many more, until no place is left. */
 static int judge_places(const struct clients *clients, const struct user *u, uint64_t units,
                         char *text, size_t size)
 {
     const struct config *c = clients->config;
+    uint64_t capacity = clients->agent->table.capacity, others = places_of_others(clients, u);
+    uint64_t own = u->leases + u->waiters + 1;
     uint64_t most = c->leases_per_uid > c->waiters_per_uid ? c->leases_per_uid : c->waiters_per_uid;
     uint64_t most_units = clients->agent->table.text_units * most / clients->agent->table.capacity;
 
@@ -102,6 +193,13 @@ static int judge_places(const struct clients *clients, const struct user *u, uin
                  " already holds or waits for %" PRIu64 " locks, the limit",
                  u->uid, most);
         return HF_ELIMIT;
+    }
+    if (!is_fair(u, capacity, others, own)) {
+        snprintf(text, size,
+                 "release locks, or have the capacity raised: user %" PRIu32
+                 " holds or waits for %u locks, its share of the places that others leave",
+                 u->uid, u->leases + u->waiters);
+        return HF_EFULL;
     }
     if (u->text_units + units > most_units) {
         snprintf(text, size,

@@ -16,8 +16,9 @@ struct user {
     LIST_ENTRY(user) all;
     uint32_t uid;
     unsigned sessions, leases, waiters, queries, listings, groups;
-    uint64_t text_units; /* of the leases' and waiters' names and notes */
-    hf_time paid_until;  /* when its requests so far will be within its rate */
+    uint64_t text_units;    /* of the leases' and waiters' names and notes */
+    hf_time paid_until;     /* when its requests so far will be within its rate */
+    hf_time attached_until; /* when its attaches so far will be within their rate */
     hf_time tell_again;
 };
 
@@ -25,8 +26,17 @@ struct user {
 struct user *user_get(struct clients *clients, uint32_t uid);
 void users_destroy(struct clients *clients);
 uint64_t user_text_units(size_t name_len, size_t note_len);
-/* One more connection; its hello decides whether it may become a client. */
-bool user_may_connect(const struct clients *clients, const struct user *u);
+/* Root or the agent's user, whom the host could not keep from anything. */
+bool user_is_trusted(const struct user *u);
+/* One more connection, of so many beyond clients_max; its hello decides whether it may become a client. */
+bool user_may_connect(const struct clients *clients, const struct user *u, uint32_t strangers);
+/* Its connection says hello, and is counted already: HF_OK; HF_EFULL, HF_ELIMIT with the limit. `known`: it comes back to
+ * a client that is there. */
+int user_judge_attach(const struct clients *clients, const struct user *u, bool known, char *text,
+                      size_t size);
+/* The same for the rate of its attaches, counting this one: HF_OK; HF_ELIMIT, and in a moment it may be welcome. */
+int user_judge_rate(const struct clients *clients, struct user *u, hf_time now, char *text,
+                    size_t size);
 /* Whether it may make one more request now; if so user_asked() follows, before the next. */
 bool user_may_ask(const struct clients *clients, struct user *u, hf_time now);
 void user_asked(const struct clients *clients, struct user *u);
