@@ -167,6 +167,53 @@ def number_used_again(run):
     assert "0 leases readopted, 1 released" in process.err, process.err
 
 
+# --- /proc that hides processes ----------------------------------------------------------------------------
+
+# Root without its right to look at others, which is then as the user of an agent of the system.
+HIDING = ["unshare", "--mount", "sh", "-c",
+          'mount -t proc -o hidepid=2,gid=12345 proc /proc && exec setpriv --bounding-set=-sys_ptrace "$@"', "sh"]
+
+
+def agent_that_sees_nobody(run, serial=""):
+    """An agent of the system in a mount namespace whose /proc has hidepid=2."""
+    argv = run.agent_argv("a", ttl="5s", fresh=not serial, system=True)
+    process = run.spawn(*HIDING, *argv, label=f"agent-a{serial}")
+    wait_until(lambda: "ready:" in process.err or not process.running, what="the agent is ready")
+    assert process.running, process.err
+    return process
+
+
+@scenario("where /proc hides processes, those of other users take locks; a remount and a new agent leave theirs with them", needs_root=True)
+def hidden(run):
+    run.redis(3)
+    run.dir.chmod(0o755)
+    run.runtime_dir.chmod(0o755)
+    socket = run.runtime_dir / f"{run.tag}-a" / "sock"
+
+    def holder_of(uid):
+        holder = run.holder(uid=uid, connect=False)
+        holder.cmd("connect", socket)
+        return holder
+
+    agent = agent_that_sees_nobody(run)
+    one, other = holder_of(65533), holder_of(65532)
+    lease = one.acquire("kept", 5000)["lease"]
+    other.acquire("gone", 5000)
+    agent.kill()
+    other.kill()
+    agent = agent_that_sees_nobody(run, "-again")
+    wait_until(lambda: "leases readopted" in agent.err, what="the journal is read")
+    assert "1 leases readopted, 1 released" in agent.err, agent.err
+    time.sleep(3)  # it is renewed
+    assert one.held(lease)
+    third = holder_of(65532)
+    third.acquire("gone", 5000)
+    one.kill()
+    third.acquire("kept", 5000, 5000)
+    agent.signal(signal.SIGTERM)
+    assert agent.wait() == 0
+
+
 # --- stopped holders -----------------------------------------------------------------------------------
 
 

@@ -67,6 +67,25 @@ static struct client *client_resume(const struct session *s, const struct hf_hel
     return NULL;
 }
 
+/* The start time that it tells becomes part of who it is: it has to be the process's own. (!) Where /proc hides it (hidepid) the
+ * kernel's pidfd says who connected, and the client's word for its start time does: a false one only loses its own leases at a restart. */
+static int judge_process(const struct session *s, const struct hf_hello *h, struct hf_welcome *w)
+{
+    uint64_t started = hf_process_start_time((pid_t)s->pid);
+
+    if (started == h->start_time || (started == 0 && s->process_certain && h->start_time))
+        return HF_OK;
+    if (started == 0)
+        snprintf(w->text, sizeof(w->text),
+                 "the agent does not see process %" PRIu32
+                 ": its /proc is mounted with hidepid; mount it with gid=%" PRIu32 ", too",
+                 s->pid, (uint32_t)getegid());
+    else
+        snprintf(w->text, sizeof(w->text), "process %" PRIu32 " is not the one that said hello",
+                 s->pid);
+    return HF_EPERM;
+}
+
 static int judge(const struct session *s, const struct hf_hello *h, size_t length,
                  struct hf_welcome *w)
 {
@@ -97,11 +116,9 @@ static int judge(const struct session *s, const struct hf_hello *h, size_t lengt
                  "does not see its process");
         return HF_EPERM;
     }
-    if (hf_process_start_time((pid_t)s->pid) != h->start_time) {
-        snprintf(w->text, sizeof(w->text), "process %" PRIu32 " is not the one that said hello",
-                 s->pid);
-        return HF_EPERM;
-    }
+    rc = judge_process(s, h, w);
+    if (rc < 0)
+        return rc;
     if (clients->going)
         return HF_EGOING;
     /* (!) A job's second guardian comes to a client that has its place. Were it refused, a lock would have been granted for a job that

@@ -88,6 +88,17 @@ static void on_ghost(struct loop_fd *watch)
     ghost_died(HF_CONTAINER(watch, struct client, ghost_watch));
 }
 
+static bool exists(uint32_t pid)
+{
+    return kill((pid_t)pid, 0) == 0 || errno == EPERM;
+}
+
+/* There is such a process, but /proc does not show it (hidepid): `error` came instead of its file. */
+static bool is_hidden(uint32_t pid, int error)
+{
+    return (error == ENOENT || error == EPERM || error == EACCES) && exists(pid);
+}
+
 /* A pidfd of that very process. HF_ELOST: it is gone; HF_ESYS: not known for now. */
 static int open_process(uint32_t pid, uint64_t start_time, int *ret_pidfd)
 {
@@ -95,11 +106,12 @@ static int open_process(uint32_t pid, uint64_t start_time, int *ret_pidfd)
     uint64_t started;
 
     if (pidfd < 0) /* a pid that no process has shows without a descriptor */
-        return kill((pid_t)pid, 0) < 0 && errno == ESRCH ? HF_ELOST : HF_ESYS;
-    /* Read while the pidfd is open: if it fits, the pidfd is of that very process. */
+        return exists(pid) ? HF_ESYS : HF_ELOST;
+    /* Read while the pidfd is open: if it fits, the pidfd is of that very process. (!) Where /proc hides a process that there is
+     * (hidepid), it counts as that one: only its holder or its V may end a lease. */
     errno = 0;
     started = hf_process_start_time((pid_t)pid);
-    if (started == start_time) {
+    if (started == start_time || (started == 0 && is_hidden(pid, errno))) {
         *ret_pidfd = pidfd;
         return HF_OK;
     }

@@ -393,12 +393,13 @@ void session_pass_descriptors(int fd, bool on)
     (void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &value, sizeof(value));
 }
 
-static int peer_pidfd(int fd, uint32_t pid)
+static int peer_pidfd(int fd, uint32_t pid, bool *ret_certain)
 {
     int pidfd = -1;
     socklen_t len = sizeof(pidfd);
 
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) == 0)
+    *ret_certain = getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) == 0;
+    if (*ret_certain)
         return pidfd;
     /* Before Linux 6.5: the hello's start time is compared with the process's. */
     return (int)syscall(SYS_pidfd_open, pid, 0);
@@ -428,7 +429,7 @@ static bool let_in(struct clients *clients)
         free(s);
         return true;
     }
-    pidfd = peer_pidfd(fd, (uint32_t)cred.pid);
+    pidfd = peer_pidfd(fd, (uint32_t)cred.pid, &s->process_certain);
     if (pidfd < 0 && (errno == EMFILE || errno == ENFILE))
         listener_pause(clients);
     if (pidfd < 0 || loop_fd_add(clients->loop, &s->socket, fd, on_socket) < 0) {

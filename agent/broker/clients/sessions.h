@@ -31,6 +31,7 @@ struct session {
     struct client *client; /* NULL until the hello */
     struct clients *clients;
     struct loop_fd socket, process;
+    bool process_certain; /* the kernel itself gave the pidfd of the process that connected */
     struct loop_timer hello_timer;
     int doorbell;
     bool is_active, closing;
