@@ -90,7 +90,7 @@ static void on_ghost(struct loop_fd *watch)
 
 static bool exists(uint32_t pid)
 {
-    return kill((pid_t)pid, 0) == 0 || errno == EPERM;
+    return kill((pid_t)pid, 0) == 0 || errno != ESRCH;
 }
 
 /* There is such a process, but /proc does not show it (hidepid): `error` came instead of its file. */

@@ -45,7 +45,8 @@ void users_destroy(struct clients *clients)
     }
 }
 
-bool user_is_trusted(const struct user *u)
+/* Root or the agent's user, whom the host could not keep from anything. */
+static bool is_trusted(const struct user *u)
 {
     return u->uid == 0 || u->uid == geteuid();
 }
@@ -53,7 +54,7 @@ bool user_is_trusted(const struct user *u)
 /* (!) Of `all` places some are for root and the agent's user. */
 static uint64_t reserve(const struct user *u, uint64_t all)
 {
-    return user_is_trusted(u) ? 0 : all / 16;
+    return is_trusted(u) ? 0 : all / 16;
 }
 
 /* (!) No other user has more than three quarters of the places that the reserve and the others leave: so some are left for whoever
@@ -62,7 +63,7 @@ static bool is_fair(const struct user *u, uint64_t all, uint64_t others, uint64_
 {
     uint64_t taken = others + reserve(u, all), left = all > taken ? all - taken : 0;
 
-    return user_is_trusted(u) || own <= left - left / 4;
+    return is_trusted(u) || own <= left - left / 4;
 }
 
 uint64_t user_text_units(size_t name_len, size_t note_len)
@@ -75,7 +76,7 @@ bool user_may_connect(const struct clients *clients, const struct user *u, uint3
     uint32_t most = clients->config->clients_per_uid, all = clients->config->clients_max;
 
     /* A quarter of these, too, is for root and the agent's user. */
-    if (clients->session_count >= all + strangers - (user_is_trusted(u) ? 0 : strangers / 4))
+    if (clients->session_count >= all + strangers - (is_trusted(u) ? 0 : strangers / 4))
         return false;
     return !most || u->sessions < most + STRANGERS_OF_ONE;
 }
@@ -117,7 +118,7 @@ int user_judge_rate(const struct clients *clients, struct user *u, hf_time now, 
     const int64_t each = HF_NS_PER_SEC / ATTACHES_PER_S;
     const int64_t at_once = each * (c->clients_per_uid ? c->clients_per_uid : c->clients_max);
 
-    if (user_is_trusted(u))
+    if (is_trusted(u))
         return HF_OK;
     if (hf_time_before(u->attached_until, now))
         u->attached_until = now;

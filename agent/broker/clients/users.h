@@ -26,8 +26,6 @@ struct user {
 struct user *user_get(struct clients *clients, uint32_t uid);
 void users_destroy(struct clients *clients);
 uint64_t user_text_units(size_t name_len, size_t note_len);
-/* Root or the agent's user, whom the host could not keep from anything. */
-bool user_is_trusted(const struct user *u);
 /* One more connection, of so many beyond clients_max; its hello decides whether it may become a client. */
 bool user_may_connect(const struct clients *clients, const struct user *u, uint32_t strangers);
 /* Its connection says hello, and is counted already: HF_OK; HF_EFULL, HF_ELIMIT with the limit. `known`: it comes back to
