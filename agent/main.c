@@ -262,6 +262,11 @@ static int start(struct config *config, const struct host *host, const struct re
 
     if (rc < 0)
         goto error;
+    rc = stores_refuse_second(config, NULL, why, sizeof(why));
+    if (rc < 0) {
+        singleton_release(&s.singleton, true);
+        goto error;
+    }
     dev_clean(s.singleton.dir);
     if (config->ephemeral)
         rc = dev_run(config, s.singleton.dir, run_dev, &s, &code, why, sizeof(why));

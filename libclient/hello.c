@@ -80,6 +80,24 @@ static int connect_in_turn(int sock, const struct sockaddr_un *address, int64_t 
     return rc;
 }
 
+/* An agent of that name may run, with another directory than this program looks in. */
+static void say_elsewhere(const struct hfc_place *place, char *why, size_t why_size)
+{
+    struct hf_table_living living;
+    size_t length;
+
+    if (!place->table[0] || !hf_table_find_living(place->table, place->table_owner, &living))
+        return;
+    length = strlen(living.dir);
+    if (!length || (strncmp(place->path, living.dir, length) == 0 &&
+                    strcmp(place->path + length, "/sock") == 0))
+        return;
+    (void)snprintf(why, why_size,
+                   "no agent answers at %s; one of that name runs in %s (pid %u): use --agent "
+                   "%s/sock, or unset HOLDFAST_RUNTIME_DIR",
+                   place->path, living.dir, (unsigned)living.pid, living.dir);
+}
+
 static int connect_to(const struct hfc_place *place, int64_t wait_ns, int *ret_sock, char *why,
                       size_t why_size)
 {
@@ -100,6 +118,8 @@ static int connect_to(const struct hfc_place *place, int64_t wait_ns, int *ret_s
                        denied ? "join the group that may use this agent, or name another"
                               : "start holdfastd, or name another agent",
                        place->path);
+        if (!denied)
+            say_elsewhere(place, why, why_size);
         close(sock);
         errno = error;
         return denied ? HF_EPERM : HF_ENOAGENT;

@@ -43,6 +43,7 @@
 #define HF_NAME_MAX       255 /* bytes of a name, at least 1 */
 #define HF_NOTE_MAX       127 /* bytes of a holder's note */
 #define HF_COMM_MAX       15  /* bytes of a command name, as in /proc/PID/comm */
+#define HF_DIR_MAX        639 /* bytes of an agent's directory */
 #define HF_AGENT_NAME_MAX 63  /* bytes of an agent's NAME: [A-Za-z0-9._-] */
 #define HF_TEXT_UNIT      16  /* bytes; a slot's text takes whole units */
 #define HF_SLOT_NONE      UINT32_MAX
@@ -216,6 +217,8 @@ struct hf_table_header {
     char host[64];
     /* lines 7.. */
     struct hf_section sections[HF_SECTIONS_MAX];
+    /* since 1.6: the agent's directory, as it sees it; once per start */
+    char dir[HF_DIR_MAX + 1];
 };
 
 enum hf_table_flag {
@@ -233,6 +236,7 @@ _Static_assert(offsetof(struct hf_table_header, main_beat_ns) == 192, "layout");
 _Static_assert(offsetof(struct hf_table_header, index_seq) == 256, "layout");
 _Static_assert(offsetof(struct hf_table_header, agent_name) == 320, "layout");
 _Static_assert(offsetof(struct hf_table_header, sections) == 448, "layout");
+_Static_assert(offsetof(struct hf_table_header, dir) == 960, "layout");
 _Static_assert(sizeof(struct hf_table_header) <= HF_TABLE_HEADER, "layout");
 
 /* A hash of every size and offset above and of the byte order: builds that differ refuse each

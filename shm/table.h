@@ -62,6 +62,7 @@ struct hf_table {
 /* Sizes of a table to be made. */
 struct hf_table_spec {
     const char *agent_name;
+    const char *dir;   /* the agent's directory; NULL: not told */
     uint32_t capacity; /* slots that are wanted, 1..16,777,216 */
     uint32_t
         slots_live; /* slots below may have leases: a new table has at least as many. 0: none has,
@@ -100,7 +101,7 @@ int hf_table_name(const char *agent_name, bool system, uid_t uid, char *ret_name
  * their V, and `why` has the reason although this succeeds ("": there was none). Another user's object is
  * refused, naming its owner (HF_ETABLE). A kept table starts with counters and node rows of 0, incarnation +
  * 1, and state INIT. The caller sets `started_ns` and the beats. HF_ESYS with errno for system errors
- * (ENOSPC: /dev/shm full). ret_table->capacity is the capacity in use. */
+ * (ENOSPC: /dev/shm full). ret_table->capacity is the capacity in use. HF_EBUSY: another agent, which lives, has it. */
 int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
                     struct hf_table *ret_table, bool *ret_warm, char *why, size_t why_size);
 
@@ -114,8 +115,20 @@ int hf_table_look(const char *shm_name, const struct hf_table_spec *spec, uint32
                   char *why, size_t why_size);
 
 /* Called before a journal is made anew, so that no table is left whose generations it does not know: marks
- * an existing object RETIRED and removes its name. 0 also if there is none; HF_ETABLE for another user's. */
-int hf_table_drop(const char *shm_name, char *why, size_t why_size);
+ * an existing object RETIRED and removes its name. 0 also if there is none; HF_ETABLE for another user's; HF_EBUSY: a
+ * living agent has it. */
+int hf_table_drop(const char *shm_name, const char *agent_name, char *why, size_t why_size);
+
+/* An agent that lives, whatever PID namespace it is in; by its table. */
+struct hf_table_living {
+    uint32_t pid; /* as the agent sees it; 0: it is just starting */
+    char dir[HF_DIR_MAX + 1];
+};
+/* False: there is no such table of that owner, or none that a living agent has. Nothing is mapped. */
+bool hf_table_find_living(const char *shm_name, uid_t owner, struct hf_table_living *ret_living);
+/* Why another agent of that name may not start; HF_EBUSY. */
+int hf_table_say_living(const char *agent_name, const struct hf_table_living *living, char *why,
+                        size_t why_size);
 
 /* The last store: readers may use it from now. */
 void hf_table_set_state(struct hf_table *table, enum hf_table_state state);

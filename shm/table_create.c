@@ -121,6 +121,8 @@ static void fill_start(struct hf_table_header *header, const struct hf_table_spe
     strncpy(header->agent_name, spec->agent_name, sizeof(header->agent_name) - 1);
     if (gethostname(header->host, sizeof(header->host) - 1) != 0)
         header->host[0] = '\0';
+    memset(header->dir, 0, sizeof(header->dir));
+    strncpy(header->dir, spec->dir ? spec->dir : "", sizeof(header->dir) - 1);
     atomic_store_explicit(&header->pid, (uint32_t)getpid(), memory_order_relaxed);
 }
 
@@ -187,14 +189,16 @@ static int fill_object(const struct job *job, int fd, struct hf_table *ret_table
     return map_own(job, fd, &st, &places, ret_table);
 }
 
-/* HF_EBUSY: the name is taken. */
+/* HF_EPENDING: the name is taken. */
 static int create_new(const struct job *job, struct hf_table *ret_table)
 {
     int status, fd = shm_open(job->name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 
     if (fd < 0)
-        return errno == EEXIST ? HF_EBUSY : fail_sys(job, "create");
-    status = fill_object(job, fd, ret_table);
+        return errno == EEXIST ? HF_EPENDING : fail_sys(job, "create");
+    status = hf_table_lock(fd, job->spec->agent_name, job->why, job->why_size);
+    if (status == 0)
+        status = fill_object(job, fd, ret_table);
     if (status != 0) {
         int error = errno;
 
@@ -377,7 +381,7 @@ static int take_over(const struct job *job, int fd, const struct stat *st,
     return status;
 }
 
-/* `access`: O_RDWR or O_RDONLY. HF_EBUSY: it went away. The caller closes the descriptor. */
+/* `access`: O_RDWR or O_RDONLY. HF_EPENDING: it went away. The caller closes the descriptor. */
 static int open_existing(const struct job *job, int access, int *ret_fd, struct stat *ret_st)
 {
     struct stat st;
@@ -386,7 +390,7 @@ static int open_existing(const struct job *job, int access, int *ret_fd, struct 
     /* An O_PATH descriptor tells the object's owner even if we may not open it. */
     fd = shm_open(job->name, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
     if (fd < 0)
-        return errno == ENOENT ? HF_EBUSY : fail_sys(job, "look at");
+        return errno == ENOENT ? HF_EPENDING : fail_sys(job, "look at");
     status = fstat(fd, &st) != 0 ? fail_sys(job, "look at") : 0;
     close_keep_errno(fd);
     if (status == 0)
@@ -396,7 +400,7 @@ static int open_existing(const struct job *job, int access, int *ret_fd, struct 
 
     fd = shm_open(job->name, access | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0)
-        return errno == ENOENT ? HF_EBUSY : fail_sys(job, "open");
+        return errno == ENOENT ? HF_EPENDING : fail_sys(job, "open");
     status = fstat(fd, &st) != 0 ? fail_sys(job, "look at") : 0;
     if (status == 0)
         status = hf_table_judge_file(job->name, &st, geteuid(), job->why, job->why_size);
@@ -414,7 +418,14 @@ static int remove_name(const struct job *job)
     return shm_unlink(job->name) == 0 || errno == ENOENT ? 0 : fail_sys(job, "remove");
 }
 
-/* HF_EBUSY: it went away or we replaced it: create again. */
+static bool is_linked(const struct job *job, const struct stat *st)
+{
+    const struct hf_table object = {.dev = st->st_dev, .inode = st->st_ino};
+
+    return hf_table_is_linked(&object, job->name);
+}
+
+/* HF_EPENDING: it went away or we replaced it: create again. */
 static int use_existing(const struct job *job, struct hf_table *ret_table)
 {
     struct stat st;
@@ -422,15 +433,19 @@ static int use_existing(const struct job *job, struct hf_table *ret_table)
 
     if (status != 0)
         return status;
-    status = take_over(job, fd, &st, ret_table);
+    status = hf_table_lock(fd, job->spec->agent_name, job->why, job->why_size);
+    if (status == 0 && !is_linked(job, &st))
+        status = HF_EPENDING; /* its agent has just ended, and removed it */
+    if (status == 0)
+        status = take_over(job, fd, &st, ret_table);
     if (status != 0)
         close_keep_errno(fd);
     if (status == HF_EVERSION && (status = remove_name(job)) == 0)
-        status = HF_EBUSY;
+        status = HF_EPENDING;
     return status;
 }
 
-int hf_table_drop(const char *shm_name, char *why, size_t why_size)
+int hf_table_drop(const char *shm_name, const char *agent_name, char *why, size_t why_size)
 {
     const struct job job = {.name = shm_name, .why = why, .why_size = why_size};
     struct hf_table_header header = {0};
@@ -438,7 +453,12 @@ int hf_table_drop(const char *shm_name, char *why, size_t why_size)
     int fd, status = open_existing(&job, O_RDWR, &fd, &st);
 
     if (status != 0)
-        return status == HF_EBUSY ? 0 : status;
+        return status == HF_EPENDING ? 0 : status;
+    status = hf_table_lock(fd, agent_name, why, why_size);
+    if (status != 0) {
+        close(fd);
+        return status;
+    }
     (void)hf_table_read_header(fd, shm_name, &header, why, why_size);
     retire(fd, &header);
     close(fd);
@@ -454,7 +474,7 @@ int hf_table_look(const char *shm_name, const struct hf_table_spec *spec, uint32
     struct stat st;
     int fd, status = open_existing(&job, O_RDONLY, &fd, &st);
 
-    if (status == HF_EBUSY) {
+    if (status == HF_EPENDING) {
         hf_table_say(why, why_size, "there is no /dev/shm%s", shm_name);
         return HF_ENOAGENT;
     }
@@ -492,7 +512,7 @@ int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
         bool warm = false;
 
         status = create_new(&job, &table);
-        if (status == HF_EBUSY) {
+        if (status == HF_EPENDING) {
             warm = true;
             status = use_existing(&job, &table);
         }
@@ -501,7 +521,7 @@ int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
             *ret_warm = warm;
             return 0;
         }
-        if (status != HF_EBUSY)
+        if (status != HF_EPENDING)
             return status;
     }
     hf_table_say(why, why_size, "another process makes and removes /dev/shm%s all the time",

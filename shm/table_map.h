@@ -32,6 +32,10 @@ int hf_table_judge_file(const char *shm_name, const struct stat *st, uid_t owner
 int hf_table_read_header(int fd, const char *shm_name, struct hf_table_header *ret_header,
                          char *why, size_t why_size);
 
+/* Maker: takes the lock that tells that a living agent has the object; it ends with the descriptor. HF_EBUSY with `why`:
+ * another agent has it. */
+int hf_table_lock(int fd, const char *agent_name, char *why, size_t why_size);
+
 /* Judges a private copy of a header for an object of `size` bytes. 0, HF_ETABLE or HF_EVERSION. */
 int hf_table_judge_header(const char *shm_name, const struct hf_table_header *header, uint64_t size,
                           struct hf_table_places *ret_places, char *why, size_t why_size);

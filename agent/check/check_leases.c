@@ -225,7 +225,7 @@ void check_leases(const struct config *c, const struct host *host, struct findin
     }
     if (rc == HF_ETABLE && k.view.journal.other_list && k.view.journal.refused) {
         say_other_list(&k);
-    } else if (rc == HF_ETABLE) {
+    } else if (rc == HF_ETABLE || rc == HF_EBUSY) {
         find_fault(f, 0, "an agent would not start: %s", k.why);
     } else if (rc < 0) {
         find_warning(f, 0, "what a start would do to leases is not known: %s; be the agent's user",

@@ -193,11 +193,12 @@ static void tell_places(struct agent *agent, const struct last *last)
 
 /* --- opening ----------------------------------------------------------------------------------- */
 
-static struct hf_table_spec table_spec(const struct config *c, const struct boot_clock *clock,
-                                       uint64_t timens_inode)
+static struct hf_table_spec table_spec(const struct config *c, const char *dir,
+                                       const struct boot_clock *clock, uint64_t timens_inode)
 {
     struct hf_table_spec spec = {
         .agent_name = c->name,
+        .dir = dir,
         .nodes = (uint32_t)c->node_count,
         .quorum = (uint32_t)c->quorum,
         .ttl_ms = c->ttl_ms,
@@ -233,7 +234,7 @@ static void fit_to_journal(struct hf_table_spec *spec, const struct config *c,
 static int open_files(struct agent *agent, const char *dir, char *why, size_t why_size)
 {
     const struct config *c = agent->config;
-    struct hf_table_spec spec = table_spec(c, &agent->clock, agent->timens_inode);
+    struct hf_table_spec spec = table_spec(c, dir, &agent->clock, agent->timens_inode);
     char path[sizeof(agent->socket_path)];
     bool found_journal;
     uint32_t found, capacity;
@@ -254,7 +255,7 @@ static int open_files(struct agent *agent, const char *dir, char *why, size_t wh
         journal_shown_in(agent->journal, spec.id);
     }
     if (spec.fresh)
-        rc = hf_table_drop(agent->shm_name, why, why_size);
+        rc = hf_table_drop(agent->shm_name, c->name, why, why_size);
     if (rc == HF_OK)
         rc = journal_make(agent->journal, why, why_size);
     if (rc == HF_OK)
@@ -315,6 +316,18 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
     return HF_OK;
 }
 
+int stores_refuse_second(const struct config *c, const char *but_in, char *why, size_t why_size)
+{
+    struct hf_table_living living;
+    char shm_name[HF_TABLE_NAME_MAX];
+
+    if (hf_table_name(c->name, c->system, geteuid(), shm_name) < 0 ||
+        !hf_table_find_living(shm_name, geteuid(), &living) ||
+        (but_in && strcmp(living.dir, but_in) == 0))
+        return HF_OK;
+    return hf_table_say_living(c->name, &living, why, why_size);
+}
+
 /* The journal of a start would have grown to what is configured. Without a journal the table is dropped, if it is
  * ours. */
 static int look_at_table(const struct config *c, const char *shm_name, struct hf_table_spec *spec,
@@ -366,10 +379,12 @@ int stores_look(const struct config *c, const char *dir, const char *shm_name,
                 const struct boot_clock *clock, uint64_t timens_inode, struct stores_view *ret_view,
                 char *why, size_t why_size)
 {
-    struct hf_table_spec spec = table_spec(c, clock, timens_inode);
+    struct hf_table_spec spec = table_spec(c, dir, clock, timens_inode);
     struct stores_view view = {.capacity = c->capacity};
-    int rc = look_at_journal(c, dir, clock, &view.journal, why, why_size);
+    int rc = stores_refuse_second(c, dir, why, why_size);
 
+    if (rc == HF_OK)
+        rc = look_at_journal(c, dir, clock, &view.journal, why, why_size);
     if (rc < 0)
         return rc;
     if (view.journal.refused)

@@ -20,13 +20,18 @@ struct node_trust;
  * status with a sentence in `why`. */
 int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size);
 
+struct config;
+/* (!) A table with a living agent is never replaced, whatever directory that agent has. HF_EBUSY with `why`: one lives, and
+ * not in the directory `but_in` (NULL: wherever). */
+int stores_refuse_second(const struct config *config, const char *but_in, char *why,
+                         size_t why_size);
+
 /* What stores_open() would do. Nothing is changed, and the agent may run. */
 struct stores_view {
     struct journal_view journal;
     bool warm;         /* table and journal would be kept */
     uint32_t capacity; /* that it would have */
 };
-struct config;
 /* HF_OK: an agent would start; with `warm` false and `why` not "": the leases would end, because of that. HF_ETABLE: it
  * would refuse to, by the sentence in `why`. HF_ENOMEM, HF_ESYS: they cannot be looked at. Close
  * ret_view->journal.journal after HF_OK and HF_ETABLE. */

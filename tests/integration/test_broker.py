@@ -9,7 +9,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from rig import BUILD, HolderError, SLOW, alive, main, scenario, wait_until  # noqa: E402
+from rig import BUILD, IS_ROOT, HolderError, SLOW, alive, main, scenario, wait_until  # noqa: E402
 from views import counters  # noqa: E402
 
 LOST = 4  # enum hf_lease_state
@@ -481,6 +481,44 @@ def second_agent(run):
     assert str(agent.pid) in second.err
     assert holder.held()
     holder.release()
+
+
+@scenario("a second agent of the same name in another directory is refused with the first one's pid and directory, and harms nobody")
+def second_directory(run):
+    run.redis(3)
+    agent = run.agent()
+    directory = run.runtime_dir / agent.name
+    holder = run.holder()
+    holder.acquire("kept")
+    other = run.dir / "other"
+    argv = [other if arg == run.runtime_dir else arg for arg in run.agent_argv()]
+    for more in ([], ["--dev"]):
+        second = run.spawn(*(argv if not more else [*argv[:5], *more]), label="second")
+        assert second.wait() == 75, second.err
+        assert f"pid {agent.pid}, in {directory}" in second.err, second.err
+    hidden = run.spawn("unshare", "--pid", "--fork", "--mount-proc", *argv, label="hidden") if IS_ROOT else None
+    if hidden:  # no number of a process is asked
+        assert hidden.wait() == 75 and f"in {directory}" in hidden.err, hidden.err
+    assert holder.held()
+    assert run.holdfast("run", "-n", "job", "true").rc == 0, "the table is another one"
+
+    # Whoever looks in the other directory is told where the agent is.
+    there = {"HOLDFAST_RUNTIME_DIR": other}
+    status, tried, doctor = (run.holdfast(*args, env=there) for args in (("status",), ("run", "-n", "job", "true"), ("doctor",)))
+    for result, code in ((status, 3), (tried, 69), (doctor, 3)):
+        assert result.rc == code and str(directory) in result.out + result.err, result
+    here = run.holdfast("status", "--json").json["agent"]
+    listed = run.holdfast("agents", "--json").json["agents"]
+    assert here["directory"] == str(directory) and [one["directory"] for one in listed] == [str(directory)]
+    assert f"directory {directory}" in run.holdfast("status").out
+    holder.release()
+
+    # An agent that was killed keeps nobody away.
+    agent.kill()
+    third = run.spawn(*argv, label="third")
+    third.wait_err(r"holdfastd: (\w+: )?ready")
+    third.signal(signal.SIGTERM)
+    assert third.wait() == 0, third.err
 
 
 @scenario("a run whose outer guardian dies without an agent: no other has the lock before the job is dead")

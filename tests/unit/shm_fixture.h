@@ -2,6 +2,7 @@
 #ifndef HOLDFAST_TESTS_SHM_FIXTURE_H
 #define HOLDFAST_TESTS_SHM_FIXTURE_H
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <setjmp.h>
 #include <stddef.h>
@@ -111,6 +112,14 @@ static inline int fixture_wait(pid_t child)
 
     assert_int_equal(waitpid(child, &status, 0), child);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* What the kernel does when the agent ends: nothing tells any more that it lives. */
+static inline void its_agent_ends(const struct hf_table *table)
+{
+    const struct flock none = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
+
+    assert_int_equal(fcntl(table->fd, F_OFD_SETLK, &none), 0);
 }
 
 #endif

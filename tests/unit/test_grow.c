@@ -85,6 +85,7 @@ static void start_again(struct fixture *f, struct hf_table *table, uint32_t capa
 
     f->spec.capacity = capacity;
     f->spec.slots_live = NAMES;
+    its_agent_ends(table);
     assert_int_equal(create(f, &next, &warm), 0);
     assert_true(warm);
     table->capacity = next.capacity;
@@ -215,6 +216,7 @@ static void another_list_keeps_the_table(void **state)
         f.spec.ttl_ms = nodes * 1000;
         f.spec.ttl_max_ms = nodes * 2000;
         f.spec.slots_live = NAMES;
+        its_agent_ends(&first);
         assert_int_equal(create(&f, &table, &warm), 0);
         assert_true(warm);
         publish_nodes(&first, nodes, (char)('a' + k % 26)); /* the mapping that readers have */

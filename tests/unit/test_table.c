@@ -624,6 +624,7 @@ static void a_table_that_cannot_be_kept_is_replaced(void **state)
 
         f.spec.id = hf_table_id(&old);
         make_unfit((enum unfit)how, &f, old.header);
+        its_agent_ends(&old);
         if (create(&f, &table, &warm) != 0)
             fail_msg("case %d: %s", how, f.why);
         assert_false(warm);
@@ -637,6 +638,42 @@ static void a_table_that_cannot_be_kept_is_replaced(void **state)
         hf_table_close(&table);
         shm_unlink(f.name);
     }
+}
+
+/* (!) By a lock that ends with its process, and that no reader can have. */
+static void a_table_of_a_living_agent_is_refused_whatever_it_is(void **state)
+{
+    const struct flock readers = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+    struct fixture f = fixture_new();
+    struct hf_table_living living;
+    struct hf_table old, table;
+    bool warm;
+    int reader;
+
+    (void)state;
+    f.spec.dir = "/run/elsewhere/one";
+    assert_int_equal(create(&f, &old, &warm), 0);
+    assert_true(hf_table_find_living(f.name, geteuid(), &living));
+    assert_int_equal(living.pid, getpid());
+    assert_string_equal(living.dir, "/run/elsewhere/one");
+    for (int how = 0; how < 2; how++) {
+        f.spec.fresh = how;
+        assert_int_equal(create(&f, &table, &warm), HF_EBUSY);
+        assert_says(&f, "/run/elsewhere/one");
+        assert_int_equal(hf_table_drop(f.name, "one", f.why, sizeof(f.why)), HF_EBUSY);
+        assert_true(hf_table_is_linked(&old, f.name));
+        assert_int_equal(old.header->state, HF_TABLE_INIT);
+    }
+    f.spec.fresh = false;
+    hf_table_close(&old);
+    reader = shm_open(f.name, O_RDONLY | O_CLOEXEC, 0);
+    assert_int_equal(fcntl(reader, F_OFD_SETLK, &readers), 0);
+    assert_false(hf_table_find_living(f.name, geteuid(), &living));
+    assert_int_equal(create(&f, &table, &warm), 0);
+    assert_true(warm);
+    close(reader);
+    hf_table_close(&table);
+    shm_unlink(f.name);
 }
 
 /* --- nodes and counters ----------------------------------------------------------------------- */
@@ -782,6 +819,7 @@ int main(void)
         cmocka_unit_test(a_new_one_has_room_for_what_is_held),
         cmocka_unit_test(a_table_of_another_minor_version_is_kept),
         cmocka_unit_test(a_table_that_cannot_be_kept_is_replaced),
+        cmocka_unit_test(a_table_of_a_living_agent_is_refused_whatever_it_is),
         cmocka_unit_test(a_node_row_can_be_read_back),
         cmocka_unit_test(node_rows_are_never_mixed),
         cmocka_unit_test(counters_have_names),

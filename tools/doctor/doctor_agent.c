@@ -92,6 +92,19 @@ void doctor_agent_missing(struct doctor *doctor, int status, const char *why,
                       "%s", why);
 }
 
+static void look_at_directory(struct doctor *doctor, const struct reader *reader)
+{
+    char text[READER_ELSEWHERE_SIZE];
+
+    if (reader->elsewhere)
+        doctor_report(doctor, FINDING_FAIL, "agent.directory",
+                      "unset HOLDFAST_RUNTIME_DIR, or name the agent's socket with --agent", "%s",
+                      reader_elsewhere(text, sizeof(text), reader));
+    else if (*reader->dir)
+        doctor_report(doctor, FINDING_OK, "agent.directory", NULL, "its directory is %s",
+                      text_escape_str(text, sizeof(text), reader->dir));
+}
+
 /* --- table and room ------------------------------------------------------------------------------ */
 
 static void look_at_table(struct doctor *doctor, const struct reader *reader)
@@ -275,6 +288,7 @@ static void look_at_linger(struct doctor *doctor, const struct reader *reader)
 void doctor_agent_look(struct doctor *doctor, const struct reader *reader, const struct life *life)
 {
     look_at_life(doctor, reader, life);
+    look_at_directory(doctor, reader);
     look_at_table(doctor, reader);
     look_at_shm(doctor, reader);
     look_at_descriptors(doctor, reader, life);

@@ -44,6 +44,17 @@ static void take_facts(const struct reader *reader, struct agents_one *agent)
     reader_count(table, &agent->counts);
     memcpy(agent->version, reader->version, sizeof(agent->version));
     memcpy(agent->host, reader->host, sizeof(agent->host));
+    if (reader->elsewhere) { /* what was found is a directory of that name without an agent */
+        char *end = strrchr(reader->dir, '/');
+
+        snprintf(agent->place.dir, sizeof(agent->place.dir), "%.*s",
+                 (int)sizeof(agent->place.dir) - 1, reader->dir);
+        snprintf(agent->place.base, sizeof(agent->place.base), "%.*s",
+                 end && end - reader->dir < (int)sizeof(agent->place.base)
+                     ? (int)(end - reader->dir)
+                     : 0,
+                 reader->dir);
+    }
 }
 
 static void read_table(struct agents_one *agent)

@@ -5,11 +5,13 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "libclient/table_descriptor.h"
 #include "shm/index.h"
 #include "shm/status.h"
 #include "tools/common/exit_code.h"
+#include "tools/common/text.h"
 #include "tools/common/wall.h"
 
 #define SLOTS_MOST 64 /* of a counted or shared lock; libclient/holdfast_sets.h */
@@ -28,6 +30,19 @@ static bool same_time_namespace(const struct hf_table *table)
 typedef int open_fn(const char *shm_name, uid_t owner, struct hf_table *ret_table, char *why,
                     size_t why_size);
 
+/* Paths may differ and lead to one directory, as in a container: then there is a socket. */
+static bool is_elsewhere(const struct reader *reader)
+{
+    char socket[sizeof(reader->place.dir) + 8];
+    struct hf_table_living living;
+
+    if (!reader->dir[0] || strcmp(reader->dir, reader->place.dir) == 0)
+        return false;
+    snprintf(socket, sizeof(socket), "%s/sock", reader->place.dir);
+    return access(socket, F_OK) < 0 &&
+           hf_table_find_living(reader->place.shm_name, reader->place.owner, &living);
+}
+
 /* A mapped table, which is this reader's from now on. */
 static int begin_with(struct hf_table *table, const struct place *place, struct reader *ret_reader,
                       char *why, size_t why_size)
@@ -43,8 +58,25 @@ static int begin_with(struct hf_table *table, const struct place *place, struct 
     }
     memcpy(reader.version, reader.table.header->version, sizeof(reader.version) - 1);
     memcpy(reader.host, reader.table.header->host, sizeof(reader.host) - 1);
+    if (reader.table.header->minor >= 6)
+        memcpy(reader.dir, reader.table.header->dir, sizeof(reader.dir) - 1);
+    reader.elsewhere = is_elsewhere(&reader);
     *ret_reader = reader;
     return HF_OK;
+}
+
+const char *reader_elsewhere(char *out, size_t size, const struct reader *reader)
+{
+    char dir[TEXT_NAME_SIZE], place[TEXT_NAME_SIZE];
+
+    text_escape_str(dir, sizeof(dir), reader->dir);
+    snprintf(out, size,
+             "agent %s runs in %s (pid %u), and commands of this environment look in %s; use "
+             "--agent %s/sock",
+             reader->place.agent, dir,
+             (unsigned)atomic_load_explicit(&reader->table.header->pid, memory_order_relaxed),
+             text_escape_str(place, sizeof(place), reader->place.dir), dir);
+    return out;
 }
 
 static int open_at(open_fn *open, const struct place *place, struct reader *ret_reader, char *why,

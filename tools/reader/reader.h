@@ -18,7 +18,13 @@ struct reader {
     struct hf_table table;
     char version[sizeof(((struct hf_table_header *)0)->version) + 1];
     char host[sizeof(((struct hf_table_header *)0)->host) + 1];
+    char dir[HF_DIR_MAX + 1]; /* the agent's; "": it does not tell */
+    bool elsewhere;           /* the agent lives, and in another directory than commands look in */
 };
+
+/* "agent A (pid 1) runs in DIR, and commands of this environment look in OTHER; use --agent DIR/sock". */
+#define READER_ELSEWHERE_SIZE (2 * READER_WHY_SIZE + 3 * HF_DIR_MAX)
+const char *reader_elsewhere(char *out, size_t size, const struct reader *reader);
 
 /* `agent` as of places_find(). HF_OK, or with a sentence in `why` the codes of hf_table_open(),
  * HF_EINVAL for a bad name, HF_ETIMENS: the agent counts its time in another namespace, so the

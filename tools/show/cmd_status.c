@@ -71,7 +71,7 @@ static void print_agent(const struct reader *reader, const struct life *life)
 {
     const struct hf_table_header *header = reader->table.header;
     char host[4 * sizeof(reader->host)], version[4 * sizeof(reader->version)];
-    char span[TEXT_SPAN_SIZE];
+    char span[TEXT_SPAN_SIZE], dir[TEXT_NAME_SIZE];
 
     printf("agent     %s on %s: %s, pid %d, version %s", reader->place.agent,
            text_escape_str(host, sizeof(host), reader->host), life_verdict_name(life->verdict),
@@ -83,6 +83,8 @@ static void print_agent(const struct reader *reader, const struct life *life)
            header->flags & HF_TABLE_F_ALLOW_EVICTION ? ", allow_eviction" : "",
            header->flags & HF_TABLE_F_ALLOW_REPLICAS ? ", allow_replicas" : "",
            header->flags & HF_TABLE_F_TRUST_DURABLE ? ", trust_durable_nodes" : "");
+    if (*reader->dir)
+        printf("directory %s\n", text_escape_str(dir, sizeof(dir), reader->dir));
     print_drained(reader);
     print_beats(life);
     print_config(&reader->table);
@@ -169,6 +171,7 @@ int cmd_status(int argc, char **argv)
     struct reader reader;
     struct life life;
     uint32_t unreadable;
+    bool good;
     int code = reader_args_parse(
         argc, argv, "j", "status [options]",
         "Shows the agent, its nodes and the leases of this host, with or without a living agent.\n"
@@ -184,6 +187,13 @@ int cmd_status(int argc, char **argv)
     unreadable = args.json ? print_all_json(&reader, &life) : print_all(&reader, &life);
     show_lease_unreadable("status", unreadable);
     life_warn("status", reader.place.agent, &life);
+    good = life.verdict == LIFE_ALIVE && !reader.elsewhere;
+    if (reader.elsewhere) {
+        char text[READER_ELSEWHERE_SIZE];
+
+        fflush(stdout);
+        fprintf(stderr, "holdfast status: %s\n", reader_elsewhere(text, sizeof(text), &reader));
+    }
     reader_close(&reader);
-    return life.verdict == LIFE_ALIVE ? EXIT_OK : EXIT_ATTENTION;
+    return good ? EXIT_OK : EXIT_ATTENTION;
 }

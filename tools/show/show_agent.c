@@ -53,6 +53,7 @@ void show_agent_json(struct json_out *out, const struct reader *reader, const st
     for (int i = 0; i < LIFE_THREADS; i++)
         json_put(beats, life_thread_name(i), age_json(life->age_ms[i]));
     json_put(agent, "name", json_string(reader->place.agent));
+    json_put(agent, "directory", *reader->dir ? json_text_str(reader->dir) : json_null());
     json_put(agent, "host", json_text_str(reader->host));
     json_put(agent, "state", json_string(life_verdict_name(life->verdict)));
     json_put(agent, "pid", json_integer(life->pid));
