@@ -2,9 +2,11 @@
  * undoes the steps before it. */
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
@@ -29,6 +31,8 @@
 #include "agent/renewal/renewal.h"
 #include "shm/status.h"
 #include "shm/streams.h"
+
+#define HOLD_BACK_S 5
 
 enum exit_code {
     EXIT_UNAVAILABLE = 69, /* --dev: no redis-server */
@@ -65,6 +69,7 @@ struct start {
     hf_time shown;          /* agent.fleet_shown */
     bool again;             /* by another record */
     bool left;              /* anything, for the next agent */
+    bool refused;           /* by what is there: no start at once mends it */
 };
 
 /* An agent that starts again is confined already. */
@@ -200,6 +205,7 @@ static int run(struct start *s)
     rc = stores_open(&agent, dir, why, sizeof(why));
     if (rc < 0) {
         log_error("%s", why);
+        s->refused = !s->began.again && (rc == HF_ETABLE || rc == HF_EPERM || rc == HF_EBUSY);
     } else {
         config_bound_leases(s->now, agent.table.capacity);
         rc = serve(&agent, dir, s);
@@ -248,6 +254,23 @@ static int run_dev(void *arg)
     return run(s);
 }
 
+/* A service manager starts the agent again at once, for leases lapse meanwhile. Where something is in its way (a table or a
+ * directory of somebody else, another agent) that would be ten starts a second, and as many lines in the log. */
+static void hold_back(void)
+{
+    const struct timespec pause = {.tv_sec = HOLD_BACK_S};
+    sigset_t ends;
+
+    if (!notify_is_wanted())
+        return;
+    log_info("the next start is in %d s: this one was refused", HOLD_BACK_S);
+    notify_send("STATUS=Refused to start, see its log; the next start is in some seconds");
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGINT);
+    (void)sigtimedwait(&ends, NULL, &pause);
+}
+
 static int start(struct config *config, const struct host *host, const struct reload_start *began)
 {
     static struct config now; /* as in main() */
@@ -275,10 +298,14 @@ static int start(struct config *config, const struct host *host, const struct re
     singleton_release(&s.singleton, !s.left);
     if (rc < 0)
         goto error;
+    if (s.refused)
+        hold_back();
     return code;
 
 error:
     log_error("%s", why);
+    if (rc == HF_EBUSY || rc == HF_EPERM)
+        hold_back();
     return exit_code_of(rc);
 }
 
@@ -309,6 +336,7 @@ int main(int argc, char **argv)
     char why[1024] = "", shown[2048];
     int rc;
 
+    host_keep_secrets();
     if (hf_streams_hold(0) < 0)
         return EXIT_SYSTEM;
     rc = config_read(argc, argv, &config, &report);

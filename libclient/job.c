@@ -30,9 +30,10 @@ static uint32_t *map_word(int fd)
     return NULL;
 }
 
+/* (!) secure_getenv(): the caller of a set-uid program would have it open any file for writing. */
 static uint32_t *find_word(void)
 {
-    const char *text = getenv("HOLDFAST_BEAT_FD");
+    const char *text = secure_getenv("HOLDFAST_BEAT_FD");
     uint32_t *word = NULL;
     char *end;
     long fd;
@@ -42,7 +43,7 @@ static uint32_t *find_word(void)
         if (end != text && !*end && fd >= 0 && fd <= INT32_MAX)
             word = map_word((int)fd);
     }
-    if (!word && (text = getenv("HOLDFAST_BEAT_PATH"))) {
+    if (!word && (text = secure_getenv("HOLDFAST_BEAT_PATH"))) {
         int opened = open(text, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
         if (opened >= 0) {

@@ -103,6 +103,8 @@ bool hfc_sleep(hf_client *client, uint32_t seen, int64_t until_ns)
     woken = sleep_on(session, up, seen, slice);
     interrupted = woken == WAKING_SIGNAL && may_handlers_interrupt();
     hfc_lock(client);
+    if (woken == WAKING_NEWS && up && session->refs > HF_RING_WAKES) /* each sleeper has one */
+        hf_ring_wake_others(&session->ring);
     if (woken == WAKING_NONE && session == client->session)
         hfc_turn_notice_end(client);
     hfc_session_unref(client, session);

@@ -22,6 +22,7 @@
 
 #define HF_RING_ENTRIES 32 /* a power of two */
 #define HF_RING_HEADER  4096
+#define HF_RING_WAKES   16 /* sleepers that the agent wakes at the most; they wake the others */
 
 /* First page of the requests memfd: client writes. */
 struct hf_requests_page {
@@ -115,5 +116,8 @@ uint32_t hf_ring_wake_value(const struct hf_ring_client *ring);
 /* Sleeps until the word differs from `seen` or `timeout` passed (CLOCK_MONOTONIC, so callers use
  * slices of at most a second and read CLOCK_BOOTTIME again). True: a signal handler has run. */
 bool hf_ring_wait(const struct hf_ring_client *ring, uint32_t seen, hf_dur timeout);
+
+/* Wakes all that sleep: for one that was woken while more than HF_RING_WAKES may sleep. */
+void hf_ring_wake_others(const struct hf_ring_client *ring);
 
 #endif

@@ -186,7 +186,8 @@ int hf_ring_put(struct hf_ring_agent *ring, const struct hf_completion_entry *en
 void hf_ring_signal(struct hf_ring_agent *ring)
 {
     atomic_fetch_add(&ring->out->wake, 1);
-    syscall(SYS_futex, &ring->out->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    /* (!) Bounded: a client may have thousands of sleepers. Those that wake up wake the others. */
+    syscall(SYS_futex, &ring->out->wake, FUTEX_WAKE, HF_RING_WAKES, NULL, NULL, 0);
 }
 
 bool hf_ring_polled(const struct hf_ring_agent *ring)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -133,4 +134,9 @@ bool hf_ring_wait(const struct hf_ring_client *ring, uint32_t seen, hf_dur timeo
         return false;
     return syscall(SYS_futex, &ring->in->wake, FUTEX_WAIT, seen, &limit, NULL, 0) < 0 &&
            errno == EINTR;
+}
+
+void hf_ring_wake_others(const struct hf_ring_client *ring)
+{
+    (void)syscall(SYS_futex, &ring->in->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }

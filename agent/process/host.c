@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -136,4 +137,9 @@ int64_t host_raise_descriptors(void)
     if (before != limit.rlim_max && setrlimit(RLIMIT_NOFILE, &limit) < 0)
         limit.rlim_cur = before;
     return limit.rlim_cur > INT64_MAX ? INT64_MAX : (int64_t)limit.rlim_cur;
+}
+
+void host_keep_secrets(void)
+{
+    (void)prctl(PR_SET_DUMPABLE, 0);
 }

@@ -9,6 +9,13 @@
 #include <time.h>
 #include <unistd.h>
 
+bool notify_is_wanted(void)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+
+    return path && *path;
+}
+
 void notify_send(const char *state)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};

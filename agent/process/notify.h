@@ -3,10 +3,15 @@
 #ifndef HOLDFAST_AGENT_PROCESS_NOTIFY_H
 #define HOLDFAST_AGENT_PROCESS_NOTIFY_H
 
+#include <stdbool.h>
+
 #include "shm/nstime.h"
 
 /* Lines as in sd_notify(3): "READY=1\nSTATUS=...". Never blocks; failures do not matter. */
 void notify_send(const char *state);
+
+/* Whether there is a service manager to tell. */
+bool notify_is_wanted(void);
 
 /* RELOADING=1; the next READY=1 is its end. */
 void notify_reloading(void);

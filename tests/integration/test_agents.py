@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import shutil
+import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
@@ -125,6 +126,74 @@ def usage(run):
         result = run.holdfast("agents", *words)
         assert result.rc == 64 and result.out == "", result
     assert "--agent" not in run.holdfast("agents", "--help").out.replace("what --agent takes", "")
+
+
+CUTTER = """
+import os, random, sys, threading, time
+def pieces(fd, size):
+    at = 0
+    while at < size:
+        try:
+            begin = os.lseek(fd, at, os.SEEK_DATA)
+        except OSError:
+            return
+        at = os.lseek(fd, begin, os.SEEK_HOLE)
+        yield begin, os.pread(fd, at - begin, begin)
+def fill(fd, size, room, whole):
+    os.ftruncate(fd, size)
+    os.posix_fallocate(fd, 0, room)  # a table with too little memory is refused
+    for at, piece in whole:
+        os.pwrite(fd, piece, at)
+def cut(fd, *rest):
+    while True:
+        time.sleep(random.random() / 500)
+        os.ftruncate(fd, 0)
+        fill(fd, *rest)
+fd = os.open(sys.argv[1], os.O_RDONLY)
+status = os.fstat(fd)
+facts = status.st_size, status.st_blocks * 512 + 65536, list(pieces(fd, status.st_size))
+copies = [os.open(path, os.O_RDWR | os.O_CREAT, 0o644) for path in sys.argv[2:]]
+for copy in copies:
+    os.fchmod(copy, 0o644)
+    fill(copy, *facts)
+print("filled", flush=True)
+sys.stdin.readline()
+for copy in copies:
+    threading.Thread(target=cut, args=(copy, *facts), daemon=True).start()
+print("cuts", flush=True)
+sys.stdin.read()
+"""
+
+
+@scenario("a user cuts tables while they are opened and read: root's commands end with words, never by SIGBUS", needs_root=True)
+def cut_tables(run):
+    run.redis(1)
+    agent = run.agent(options=["--capacity", "64"])
+    table, = SHM.glob(f"holdfast*.{agent.name}")
+    copies = [SHM / f"holdfast-{OTHER_UID}.{run.tag}-cut{i}" for i in range(16)]
+    for copy in copies:
+        place = run.runtime_dir / copy.name.partition(".")[2]
+        place.mkdir()
+        (place / "sock").touch()
+        for path in (place, place / "sock"):
+            os.chown(path, OTHER_UID, OTHER_UID)
+    try:
+        cutter = run.spawn("python3", "-c", CUTTER, table, *copies, uid=OTHER_UID, label="cutter", stdin=subprocess.PIPE)
+        cutter.wait_out("filled")
+        assert "unreadable" not in run.holdfast("agents").out, run.holdfast("agents").out
+        cutter.popen.stdin.write(b"\n")
+        cutter.popen.stdin.flush()
+        cutter.wait_out("cuts")
+        for _ in range(10):
+            result = run.holdfast("agents")
+            assert result.rc >= 0 and agent.name in result.out, result
+            for copy in copies[:2]:
+                shown = run.holdfast("status", "--agent", run.runtime_dir / copy.name.partition(".")[2] / "sock")
+                assert shown.rc in (0, 3, 69, 125), shown
+    finally:
+        for copy in copies:
+            copy.unlink(missing_ok=True)
+    cutter.kill()
 
 
 if __name__ == "__main__":

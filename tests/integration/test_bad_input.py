@@ -9,14 +9,18 @@ one server under two names, or want another password: test_nodes.py. Fewer than 
 test_faults.py. A second agent of the same name: test_broker.py.
 """
 import contextlib
+import fcntl
 import os
 import pathlib
+import shutil
+import signal
 import socket
 import struct
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from manager import Manager  # noqa: E402
 from rig import (BUILD, OTHER_UID, ROOT, SLOW, HolderError, Process, agent_env, main, scenario, skip,  # noqa: E402
                  wait_until)
 
@@ -25,6 +29,7 @@ ENAME, ETTL, EPERM = -102, -103, -104
 ENOAGENT, EFULL, EVERSION = -301, -305, -307
 
 WIRE_MAGIC = 0x31574648  # shm/wire.h
+JOB_MAGIC = 0x424a4648  # libclient/holdfast_run.h
 
 
 def ready(run, *options, **more):
@@ -531,6 +536,65 @@ def other_time_namespace(run):
             assert process.wait() == 125, process.err
             said(process.err, *words)
         assert run.holders_of("job") == 0
+
+
+@scenario("somebody squats the table's name: under a service manager the agent says so once, and ends after seconds only")
+def squatted(run):
+    manager = Manager(run)
+    name = f"{run.tag}-refused"
+    table = pathlib.Path("/dev/shm") / f"holdfast{'' if os.geteuid() == 0 else f'-{os.geteuid()}'}.{name}"
+    argv = [BUILD / "bin" / "holdfastd", "--name", name, "--runtime-dir", run.runtime_dir, "--node", "a=127.0.0.1:1"]
+    table.mkdir()
+    try:
+        began = time.monotonic()
+        alone = run.spawn(*argv, label="alone")
+        assert alone.wait() == 71 and "squats the name" in alone.err, alone.err
+        assert time.monotonic() - began < 3 * SLOW, "it waits for nobody"
+        began = time.monotonic()
+        held = run.spawn(*argv, label="held", env={"NOTIFY_SOCKET": manager.address})
+        manager.wait("STATUS=Refused to start")
+        assert held.wait() == 71 and held.err.count("squats the name") == 1, held.err
+        assert time.monotonic() - began > 4, "the service manager would start it ten times a second"
+        told = run.spawn(*argv, label="told", env={"NOTIFY_SOCKET": manager.address})
+        told.wait_err("the next start is in")
+        told.signal(signal.SIGTERM)
+        assert told.wait(3) == 71, told.err
+    finally:
+        table.rmdir()
+
+
+@scenario("a set-uid program does not open for its caller what HOLDFAST_BEAT_PATH names", needs_root=True)
+def set_uid_beat(run):
+    fd = os.memfd_create("beats", os.MFD_ALLOW_SEALING)
+    os.write(fd, struct.pack("<II", JOB_MAGIC, 0))
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+    before = os.pread(fd, 8, 0)
+    path = f"/proc/{os.getpid()}/fd/{fd}"
+    program = run.dir / "beat"
+    shutil.copyfile(BUILD / "bin" / "holdfast", program)
+    program.chmod(0o755)
+    assert run.spawn(program, "beat", env={"HOLDFAST_BEAT_PATH": path}).wait() == 0
+    once = os.pread(fd, 8, 0)
+    assert once != before, "nothing was beaten"
+    program.chmod(0o4755)
+    process = run.spawn(program, "beat", uid=OTHER_UID, env={"HOLDFAST_BEAT_PATH": path})
+    assert process.wait() == 69, process.err
+    assert os.pread(fd, 8, 0) == once, "root's file was written to"
+    os.close(fd)
+
+
+@scenario("the agent's memory is nobody's: its own user cannot look at it, and there is no core; commands work as before",
+          needs_root=True)
+def not_dumpable(run):
+    run.runtime_dir.chmod(0o777)
+    agent = run.agent("user", nodes=["a=127.0.0.1:1"], fresh=False, uid=OTHER_UID, wait=False)
+    agent.wait_err("waiting")
+    proc = pathlib.Path(f"/proc/{agent.pid}")
+    assert proc.stat().st_uid == OTHER_UID and (proc / "environ").stat().st_uid == 0
+    peek = run.spawn("cat", proc / "environ", proc / "auxv", uid=OTHER_UID, label="peek")
+    assert peek.wait() == 1 and "denied" in peek.err, peek.err
+    listed = run.spawn(BUILD / "bin" / "holdfast", "agents", uid=OTHER_UID, label="agents")
+    assert listed.wait() == 0 and f" {agent.pid} " in listed.out, (listed.out, listed.err)
 
 
 if __name__ == "__main__":

@@ -161,6 +161,57 @@ static void a_sleeping_agent_asks_for_the_bell(void **state)
     tear_down(&p);
 }
 
+#define SLEEPERS 40
+
+struct sleepers {
+    struct pair *pair;
+    uint32_t seen;
+    _Atomic unsigned asleep, awake;
+};
+
+static void *sleep_once(void *arg)
+{
+    struct sleepers *s = arg;
+
+    atomic_fetch_add(&s->asleep, 1);
+    (void)hf_ring_wait(&s->pair->client, s->seen, hf_ms(60 * 1000));
+    atomic_fetch_add(&s->awake, 1);
+    return NULL;
+}
+
+static void pause_ms(long ms)
+{
+    const struct timespec pause = {.tv_nsec = ms * 1000000};
+
+    nanosleep(&pause, NULL);
+}
+
+/* (!) The agent's thread pays for each that it wakes, and a client may have thousands. */
+static void a_signal_wakes_few_and_those_can_wake_the_others(void **state)
+{
+    struct pair p;
+    struct sleepers s = {.pair = &p};
+    pthread_t thread[SLEEPERS];
+
+    (void)state;
+    set_up(&p);
+    s.seen = hf_ring_wake_value(&p.client);
+    for (int i = 0; i < SLEEPERS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, sleep_once, &s), 0);
+    while (s.asleep < SLEEPERS)
+        pause_ms(1);
+    pause_ms(500); /* they sleep by now */
+    hf_ring_signal(&p.agent);
+    for (int i = 0; i < 5000 && s.awake == 0; i++)
+        pause_ms(1);
+    pause_ms(200);
+    assert_in_range(s.awake, 1, SLEEPERS - 1);
+    hf_ring_wake_others(&p.client);
+    for (int i = 0; i < SLEEPERS; i++)
+        assert_int_equal(pthread_join(thread[i], NULL), 0);
+    tear_down(&p);
+}
+
 static void every_completion_and_signal_moves_the_wake_word(void **state)
 {
     struct pair p;
@@ -587,6 +638,7 @@ int main(void)
         cmocka_unit_test(completions_come_in_order_and_fill_up),
         cmocka_unit_test(cursors_wrap_around),
         cmocka_unit_test(a_sleeping_agent_asks_for_the_bell),
+        cmocka_unit_test(a_signal_wakes_few_and_those_can_wake_the_others),
         cmocka_unit_test(every_completion_and_signal_moves_the_wake_word),
         cmocka_unit_test(no_wake_up_is_lost),
         cmocka_unit_test(a_request_and_a_sleep_that_cross_see_each_other),

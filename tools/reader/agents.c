@@ -57,29 +57,31 @@ static void take_facts(const struct reader *reader, struct agents_one *agent)
     }
 }
 
+/* (!) Before the first byte of it is mapped. */
 static void read_table(struct agents_one *agent)
 {
     const struct sigaction action = {.sa_handler = on_bus_error};
+    static struct reader reader; /* written between sigsetjmp() and its second return */
     struct sigaction before;
-    struct reader reader;
-    int status = reader_look_at(&agent->place, &reader, agent->why, sizeof(agent->why));
+    volatile int status = HF_ESYS;
 
-    if (status < 0) {
-        if (!*agent->why)
-            snprintf(agent->why, sizeof(agent->why), "%s", hf_status_text(status));
-        return;
-    }
     sigaction(SIGBUS, &action, &before);
     if (sigsetjmp(gone, 1) == 0) {
-        take_facts(&reader, agent);
-        agent->state = AGENTS_READ;
+        status = reader_look_at(&agent->place, &reader, agent->why, sizeof(agent->why));
+        if (status == HF_OK) {
+            take_facts(&reader, agent);
+            agent->state = AGENTS_READ;
+        } else if (!*agent->why) {
+            snprintf(agent->why, sizeof(agent->why), "%s", hf_status_text(status));
+        }
     } else {
         agent->pid = 0;
         snprintf(agent->why, sizeof(agent->why), SHM_DIR "%s was cut while it was read",
                  agent->place.shm_name);
     }
     sigaction(SIGBUS, &before, NULL);
-    reader_close(&reader);
+    if (status == HF_OK)
+        reader_close(&reader);
 }
 
 /* --- the list ------------------------------------------------------------------------------------ */

@@ -11,6 +11,7 @@
 #include "tools/common/since.h"
 #include "tools/common/text.h"
 #include "tools/common/wall.h"
+#include "tools/reader/cut.h"
 
 enum { OPT_AGENT = 256, OPT_HELP = 'h' };
 
@@ -242,6 +243,7 @@ int reader_args_parse(int argc, char **argv, const char *letters, const char *us
     char shorts[2 * ROWS + 1], program[64], *name = argv[0];
     int option, code = READER_ARGS_GO_ON;
 
+    cut_guard();
     make_tables(letters, options, shorts);
     snprintf(program, sizeof(program), "holdfast %s", name);
     argv[0] = program; /* getopt's messages begin with it */

@@ -1,4 +1,5 @@
 /* The work that both guardians do: judge, wait, kill and release. */
+#include "tools/common/text.h"
 #include "tools/run/guardian.h"
 
 #include <fcntl.h>
@@ -35,6 +36,8 @@ void guardian_signal_tree(struct guardian *g, int signal)
 
 static void complain(struct guardian *g, const struct tree_outcome *outcome)
 {
+    char command[4 * sizeof(outcome->command)];
+
     g->complained = true;
     if (!outcome->living) {
         say("%s: a process in the job's control group does not die; the lock is not released while "
@@ -43,7 +46,8 @@ static void complain(struct guardian *g, const struct tree_outcome *outcome)
         return;
     }
     say("%s: process %d (%s) does not die (%s); the lock is not released while it lives",
-        g->plan->name, (int)outcome->stubborn, outcome->command,
+        g->plan->name, (int)outcome->stubborn,
+        text_escape_str(command, sizeof(command), outcome->command),
         outcome->error ? strerror(outcome->error) : "it is inside the kernel");
 }
 
