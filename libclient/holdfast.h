@@ -334,7 +334,7 @@ HF_EXPORT void hf_op_cancel(hf_op *op);
 
 /* --- once in a period -----------------------------------------------------------------------------
  * A job that several hosts start, to run once in a period: under its lock ask hf_once(), and run it on HF_OK only. The nodes
- * keep for each name when its job was started last, for two periods and a day. docs/SAFETY.md says what that promises. */
+ * keep for each name when its job was started last, for two periods and a day. hf_once_last() shows it. docs/SAFETY.md says what that promises. */
 
 /* HF_OK: it has not run in this period, and a majority of the nodes has it by now that it starts: the job counts as run,
  * whatever becomes of it. HF_EDONE: its last start is less than nine tenths of `period_ms` ago by the nodes' clocks.
@@ -344,6 +344,28 @@ HF_EXPORT void hf_op_cancel(hf_op *op);
 HF_EXPORT int hf_once(hf_lease *lease, int64_t period_ms, int64_t *ret_before);
 /* The job failed, and is to run again in this period: what hf_once() wrote is taken back, while the lock is held. */
 HF_EXPORT int hf_once_take_back(hf_lease *lease, int64_t period_ms, int64_t before);
+
+/* The last run that counts, on any host, for people. */
+enum hf_once_end {
+    HF_ONCE_OPEN = 0,   /* it runs, or nobody could say how it ended */
+    HF_ONCE_EXITED = 1, /* with `code` */
+    HF_ONCE_KILLED = 2, /* by the signal `code` */
+    HF_ONCE_LOST = 3    /* it was stopped, because its lock was lost */
+};
+struct hf_once_info {
+    size_t size;             /* HF_ONCE_INFO_INIT */
+    int64_t started_wall_ms; /* Unix time, by the nodes' clocks */
+    struct hf_holder by;     /* host, process and user; "" and 0 where they are unknown */
+    int end, code;           /* enum hf_once_end */
+};
+#define HF_ONCE_INFO_INIT                                                                          \
+    {                                                                                              \
+        sizeof(struct hf_once_info), 0, HF_HOLDER_INIT, 0, 0                                       \
+    }
+/* HF_OK, and `info` has the last run that counts. HF_ENOTHELD: there is none. HF_ENOQUORUM: too few nodes answered. HF_EPERM: a rule of
+ * this host's agent lets others see the name. */
+HF_EXPORT int hf_once_last(hf_client *client, const void *name, size_t name_len,
+                           struct hf_once_info *info);
 
 /* --- releasing, waiting, noticing a loss ---------------------------------------------------- */
 

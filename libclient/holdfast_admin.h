@@ -90,6 +90,12 @@ HF_EXPORT int hf_wait_free(hf_client *client, const void *name, size_t name_len,
 HF_EXPORT int hf_force(hf_client *client, const void *name, size_t name_len,
                        const struct hf_who_info *seen, struct hf_who_info *now);
 
+/* --- the last run of a job that runs once in a period (hf_once(), hf_once_last()) ---------------- */
+
+/* The last run counts no more: the next start runs. The caller needs the right that hf_force() needs (HF_EPERM). HF_ENOTHELD: there
+ * is none. HF_EBUSY: another run began meanwhile. HF_ENOQUORUM: fewer than a majority of the nodes took it. */
+HF_EXPORT int hf_once_forget(hf_client *client, const void *name, size_t name_len);
+
 /* A name held on any host, from the records that agents write on the nodes. */
 struct hf_listed {
     size_t size; /* as the library has it */

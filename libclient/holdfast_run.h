@@ -35,6 +35,9 @@ HF_EXPORT int hf_release_reaped(hf_lease *lease);
 /* The same for a job under several leases, like hf_release_all(). */
 HF_EXPORT int hf_release_all_reaped(hf_lease *const *leases, size_t count);
 
+/* How the job ended that hf_once() let start, for people: hf_once_last(). Under the same lock. `end`: enum hf_once_end; `code`: its exit code, or the signal. */
+HF_EXPORT int hf_once_ended(hf_lease *lease, int64_t period_ms, int end, int code);
+
 /* --- guardians -----------------------------------------------------------------------------------
  * `holdfast run` watches a job with two processes. The second one, forked from the first, joins the
  * lease with a ticket; the lease is then released only when one of them says that the job is

@@ -2,9 +2,26 @@
 #include "libclient/internal.h"
 
 #include <inttypes.h>
+#include <string.h>
 #include <sys/random.h>
 
 static const struct hfc_kind once_kind = {.wire_op = HF_OP_ONCE, .steady = true};
+
+/* An agent that starts again is waited for, too. Frees the op. */
+static int collect(hf_op *op, struct hf_completion_entry *ret_found) REQUIRES(hfc_locked)
+{
+    int status;
+
+    op->deadline_ns = op->give_up_ns = op->start_ns + HFC_ASK_NS;
+    op->found = ret_found;
+    hfc_op_begin(op);
+    hfc_op_wait(op);
+    status = op->status;
+    if (status < 0)
+        hfc_fail(status, "%s", *op->text ? op->text : hf_status_text(status));
+    hfc_op_abandon(op);
+    return status;
+}
 
 static int ask(hf_lease *handle, int64_t period_ms, uint32_t flags, uint64_t target,
                int64_t *ret_before)
@@ -34,17 +51,9 @@ static int ask(hf_lease *handle, int64_t period_ms, uint32_t flags, uint64_t tar
     op->entry.flags = flags;
     op->entry.period_ms = (uint32_t)period_ms;
     op->entry.target = target;
-    /* An agent that starts again is waited for, too. */
-    op->deadline_ns = op->give_up_ns = op->start_ns + HFC_ASK_NS;
-    op->found = &found;
-    hfc_op_begin(op);
-    hfc_op_wait(op);
-    status = op->status;
-    if (status < 0)
-        hfc_fail(status, "%s", *op->text ? op->text : hf_status_text(status));
-    else if (ret_before)
+    status = collect(op, &found);
+    if (status == HF_OK && ret_before)
         *ret_before = (int64_t)found.fence;
-    hfc_op_abandon(op);
     hfc_unlock(client);
     return status;
 }
@@ -62,4 +71,61 @@ int hf_once(hf_lease *lease, int64_t period_ms, int64_t *ret_before)
 int hf_once_take_back(hf_lease *lease, int64_t period_ms, int64_t before)
 {
     return ask(lease, period_ms, HF_REQ_TAKE_BACK, (uint64_t)before, NULL);
+}
+
+int hf_once_ended(hf_lease *lease, int64_t period_ms, int end, int code)
+{
+    if (end < HF_ONCE_OPEN || end > HF_ONCE_LOST || code < 0 || code > UINT8_MAX)
+        return hfc_fail(HF_EINVAL, "use an enum hf_once_end, and a code of 0 to 255");
+    return ask(lease, period_ms, HF_REQ_ENDED, (uint64_t)end | (uint64_t)code << 8, NULL);
+}
+
+static int of_name(hf_client *client, const void *name, size_t name_len, uint32_t flags,
+                   struct hf_completion_entry *ret_found)
+{
+    int status = hfc_client_check(client);
+    hf_op *op;
+
+    if (status == HF_OK)
+        status = hfc_acquire_check_name(name, name_len);
+    if (status < 0)
+        return status;
+    hfc_lock(client);
+    op = hfc_op_new(client, &once_kind);
+    if (!op) {
+        hfc_unlock(client);
+        return hfc_fail(HF_ENOMEM, NULL);
+    }
+    op->entry.name_len = (uint8_t)name_len;
+    memcpy(op->entry.name, name, name_len);
+    op->entry.flags = flags;
+    status = collect(op, ret_found);
+    hfc_unlock(client);
+    return status;
+}
+
+int hf_once_last(hf_client *client, const void *name, size_t name_len, struct hf_once_info *info)
+{
+    struct hf_completion_entry found = {.status = HF_OK};
+    int status;
+
+    if (!info || info->size < sizeof(*info))
+        return hfc_fail(HF_EINVAL,
+                        "hf_once_last: begin with HF_ONCE_INFO_INIT, which sets the size");
+    status = of_name(client, name, name_len, HF_REQ_LAST, &found);
+    if (status < 0)
+        return status;
+    *info = (struct hf_once_info){.size = sizeof(*info),
+                                  .started_wall_ms = (int64_t)found.fence / 1000,
+                                  .end = found.once_end,
+                                  .code = found.once_code};
+    hfc_holder(&found.holder, &info->by);
+    return HF_OK;
+}
+
+int hf_once_forget(hf_client *client, const void *name, size_t name_len)
+{
+    struct hf_completion_entry found = {.status = HF_OK};
+
+    return of_name(client, name, name_len, HF_REQ_FORGET, &found);
 }

@@ -201,13 +201,6 @@ struct hf_completion_entry {
 };
 _Static_assert(sizeof(struct hf_completion_entry) == HF_ENTRY_SIZE, "layout");
 
-enum hf_once_end {
-    HF_ONCE_OPEN = 0, /* it has not ended, or nobody could say so */
-    HF_ONCE_EXITED = 1,
-    HF_ONCE_KILLED = 2, /* by a signal */
-    HF_ONCE_LOST = 3,   /* its lock was lost, and it was stopped */
-};
-
 enum hf_query_outcome {
     HF_QUERY_NONE = 0,
     HF_QUERY_HELD = 1,    /* by one holder on q nodes */

@@ -42,6 +42,7 @@ static const struct {
     {"release", cmd_release, "Ask the holder of a lock to stop, or end its hold by force"},
     {"drain", cmd_drain, "Have this host grant no new lock, and wait until none is held"},
     {"undrain", cmd_undrain, "Have it grant locks again"},
+    {"once", cmd_once, "Show or forget the last run of a job that runs once in a period"},
     {"beat", cmd_beat, "In a job of run --heartbeat: tell that the job makes progress"},
     {"reload", cmd_reload, "Have the agent read its configuration again"},
     {"doctor", cmd_doctor, "Look for what is wrong with this host's installation"},

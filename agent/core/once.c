@@ -18,6 +18,11 @@ int64_t once_turn(unsigned handoffs, hf_dur held, int64_t last)
     return turn;
 }
 
+int64_t once_turn_to_forget(int64_t seen_turn)
+{
+    return seen_turn | ((1 << STEP_SHIFT) - 1);
+}
+
 void once_begin(struct once *once, int n, int q)
 {
     memset(once, 0, sizeof(*once));
@@ -59,9 +64,23 @@ enum once_outcome once_decide(const struct once *once)
     return votes >= once->q ? ONCE_ENOUGH : ONCE_FEW;
 }
 
-static bool is_later(const struct once_record *a, const struct once_record *b)
+bool once_is_later(const struct once_record *a, const struct once_record *b)
 {
     return a->fence != b->fence ? a->fence > b->fence : a->turn > b->turn;
+}
+
+struct once_record once_seen(const struct once *once)
+{
+    struct once_record latest = {0};
+
+    for (int i = 0; i < once->n; i++) {
+        const struct once_record *r = &once->node[i].record;
+
+        if (once->node[i].word == ONCE_SAID &&
+            (r->seen > latest.seen || (r->seen == latest.seen && r->seen_turn > latest.seen_turn)))
+            latest = (struct once_record){.seen = r->seen, .seen_turn = r->seen_turn};
+    }
+    return latest;
 }
 
 struct once_record once_latest(const struct once *once)
@@ -69,8 +88,11 @@ struct once_record once_latest(const struct once *once)
     struct once_record latest = {0};
 
     for (int i = 0; i < once->n; i++)
-        if (once->node[i].word == ONCE_SAID && is_later(&once->node[i].record, &latest))
+        if (once->node[i].word == ONCE_SAID && once_is_later(&once->node[i].record, &latest))
             latest = once->node[i].record;
+    for (int i = 0; i < once->n && !latest.ended; i++) /* not every node was told */
+        if (once->node[i].word == ONCE_SAID && !once_is_later(&latest, &once->node[i].record))
+            latest.ended = once->node[i].record.ended;
     return latest;
 }
 
@@ -82,7 +104,7 @@ bool once_is_of(const struct once_record *record, uint64_t fence, int64_t asker)
 bool once_differs(const struct once *once, const struct once_record *record)
 {
     for (int i = 0; i < once->n; i++)
-        if (once->node[i].word == ONCE_SAID && is_later(record, &once->node[i].record))
+        if (once->node[i].word == ONCE_SAID && once_is_later(record, &once->node[i].record))
             return true;
     return false;
 }

@@ -22,7 +22,15 @@
 #define ONCE_PART 9 /* of ten */
 
 /* What is done for one request, in this order. */
-enum once_step { ONCE_LOOK, ONCE_WRITE, ONCE_TAKE_BACK, ONCE_STEPS };
+enum once_step {
+    ONCE_LOOK,
+    ONCE_WRITE,
+    ONCE_TAKE_BACK,
+    ONCE_END,
+    ONCE_PEEK,
+    ONCE_FORGET,
+    ONCE_STEPS
+};
 
 struct once_record {
     uint64_t fence; /* node part, of who wrote it; 0: there is none */
@@ -30,6 +38,10 @@ struct once_record {
     int64_t at_us; /* when the job started, by the nodes' clocks; 0: never */
     int64_t
         asker; /* a random number of who wrote it; 0: nobody's, what was found was written again */
+    int64_t
+        ended; /* how: enum hf_once_end, and << 8 its code; 0: it has not, or nobody could say so */
+    uint64_t seen; /* with that node: the latest who asked, node part */
+    int64_t seen_turn;
 };
 
 enum once_word { ONCE_AWAITED, ONCE_SILENT, ONCE_SAID, ONCE_REFUSED };
@@ -53,6 +65,9 @@ enum once_outcome {
 /* The turn of a request's first step, which the others follow: after every one of an earlier holder of the same token, and
  * of this holder, as `held` tells; `last`: the one given out before, which counts for an agent. */
 int64_t once_turn(unsigned handoffs, hf_dur held, int64_t last);
+/* The turn of an operator's word that the last run does not count: after all of these askers, before all later ones. No step
+ * of theirs that writes has that number. */
+int64_t once_turn_to_forget(int64_t seen_turn);
 /* All are awaited; `once_silent()` for those that are not asked. */
 void once_begin(struct once *once, int n, int q);
 void once_silent(struct once *once, int node);
@@ -62,6 +77,10 @@ void once_refused(struct once *once, int node);
 void once_said(struct once *once, int node, bool votes, const struct once_record *record);
 /* (!) Not before every node that was asked has answered, or had the time: one of them may be the only one that remembers. */
 enum once_outcome once_decide(const struct once *once);
+/* Whether it counts instead of the other one. */
+bool once_is_later(const struct once_record *a, const struct once_record *b);
+/* The latest who asked, of whom any node knows: only `seen` and `seen_turn`. */
+struct once_record once_seen(const struct once *once);
 /* The latest that a node has. */
 struct once_record once_latest(const struct once *once);
 /* (!) Whether this very asker wrote the record, and was never answered. The fence does not tell: all holders of a token that is

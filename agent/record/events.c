@@ -107,6 +107,14 @@ void event_released(struct agent *agent, const struct lease *lease)
     put(agent, HF_EVENTS_GRANTS, &event);
 }
 
+void event_skipped(struct agent *agent, const struct lease *lease, int64_t ago_ms)
+{
+    struct hf_event event = of_lease(agent, lease, HF_EVENT_SKIPPED);
+
+    event.value = ago_ms;
+    put(agent, HF_EVENTS_GRANTS, &event);
+}
+
 void event_found_lost(struct agent *agent, const struct lease *lease, enum hf_loss_reason reason)
 {
     struct hf_event event = of_lease(agent, lease, HF_EVENT_FOUND_LOST);

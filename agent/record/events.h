@@ -34,6 +34,8 @@ void events_begin(struct agent *agent);
 void event_granted(struct agent *agent, const struct lease *lease, hf_dur waited);
 /* A lease that ends before the renewal thread adopted it. */
 void event_released(struct agent *agent, const struct lease *lease);
+/* A start that is none: a run that was started so long ago counts for this period. */
+void event_skipped(struct agent *agent, const struct lease *lease, int64_t ago_ms);
 /* After that: the nodes' answers to the release show that it had been lost. */
 void event_found_lost(struct agent *agent, const struct lease *lease, enum hf_loss_reason reason);
 /* A grant by hand-off, without a round. `valid`, `voting`: at that time. */

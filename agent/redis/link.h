@@ -72,7 +72,7 @@ struct link_reply {
      * type. heal, raise: of the token that set `fence`, if that is another's; else "" */
     char id[LINK_ID_LEN + 1];
     bool forced; /* with `id`: it is forced out, but no other host can have the key yet */
-    struct once_record once; /* once: as it was before; OK only */
+    struct once_record once; /* once: as it was before, with `holder`; OK only */
     bool kept; /* query, with `id`: its hold is over, and nobody gets the key before it expires */
     /* renew, release: one character per key: '1' renewed / deleted, '0' missing, 'f' foreign,
      * 'x' ours was forced out, 'k' kept */
@@ -270,8 +270,9 @@ struct link_once {
     size_t key_len;
     uint64_t fence; /* node part, of the token that asks */
     int64_t turn;
-    int64_t at_us, asker; /* with `writes` */
-    bool writes;
+    enum once_step step; /* FORGET is a WRITE */
+    int64_t at_us, asker, ended;
+    const struct link_holder *by; /* WRITE: who runs it; NULL: nobody */
     int64_t retention_ms;
     hf_nodetime deadline;
     const char *nonce, *digest; /* as of link_lock */

@@ -190,7 +190,8 @@ static bool get_verdict(struct word rest, struct link_reply *out)
     return false;
 }
 
-/* OK, FENCE TURN AT_US ASKER of the record that was there; or as of other scripts */
+/* OK, SEEN SEEN_TURN FENCE TURN AT_US ASKER ENDED of the record that was there, and the text of who wrote it; or as of other
+ * scripts */
 static bool get_once(struct word rest, struct link_reply *out)
 {
     struct word whole = rest, word;
@@ -198,10 +199,16 @@ static bool get_once(struct word rest, struct link_reply *out)
     if (!take(&rest, &word) || !equals(word, "OK"))
         return get_verdict(whole, out);
     out->verdict = VERDICT_OK;
-    return take_fence(&rest, &out->once.fence) && take(&rest, &word) &&
-           get_number(word, &out->once.turn) && take(&rest, &word) &&
-           get_number(word, &out->once.at_us) && out->once.at_us >= 0 && take(&rest, &word) &&
-           get_number(word, &out->once.asker) && !rest.at;
+    if (!take_fence(&rest, &out->once.seen) || !take(&rest, &word) ||
+        !get_number(word, &out->once.seen_turn) || !take_fence(&rest, &out->once.fence) ||
+        !take(&rest, &word) || !get_number(word, &out->once.turn) || !take(&rest, &word) ||
+        !get_number(word, &out->once.at_us) || out->once.at_us < 0 || !take(&rest, &word) ||
+        !get_number(word, &out->once.asker) || !take(&rest, &word) ||
+        !get_number(word, &out->once.ended))
+        return false;
+    if (rest.at)
+        holder_text_read(rest.at, rest.length, 0, &out->holder);
+    return true;
 }
 
 static bool get_marks(struct word rest, size_t keys, struct link_reply *out)

@@ -220,6 +220,11 @@ int link_force(struct link *link, const struct link_force *force, hf_time deadli
 int link_once(struct link *link, const struct link_once *order, hf_time deadline, link_reply_fn *fn,
               void *arg)
 {
+    static const char *const words[ONCE_STEPS] = {
+        [ONCE_LOOK] = "look", [ONCE_WRITE] = "write", [ONCE_TAKE_BACK] = "back",
+        [ONCE_END] = "end",   [ONCE_PEEK] = "peek",   [ONCE_FORGET] = "write",
+    };
+    char text[HOLDER_TEXT_MAX] = "";
     struct args args;
 
     if (link->state != LINK_UP)
@@ -234,12 +239,12 @@ int link_once(struct link *link, const struct link_once *order, hf_time deadline
     add_stamp(&args, order->nonce, order->digest);
     add_number(&args, (int64_t)order->fence);
     add_number(&args, order->turn);
-    if (order->writes)
-        add_number(&args, order->at_us);
-    else
-        add_text(&args, "");
+    add_text(&args, words[order->step]);
+    add_number(&args, order->at_us);
     add_number(&args, order->asker);
     add_number(&args, order->retention_ms);
+    add_number(&args, order->ended);
+    add_bytes(&args, text, order->by ? holder_text_write(order->by, 0, text) : 0);
     return call_script(link, SCRIPT_ONCE, 1, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }

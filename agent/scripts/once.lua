@@ -1,26 +1,44 @@
 -- When a job last ran that is to run once in a period (agent/core/once.h). `seen` and `seen_turn` are the latest who
 -- asked: (!) who is earlier than that writes nothing, for the later one has decided by what stood here.
 -- KEYS: sentinel, the record
--- ARGV: deadline_us, stamp, fence, turn, at_us to write or '', id of the asker, retention_ms
--- .. OK, fence and turn of who wrote the record, at_us, id of the asker; '0' for what there is not | .. LOW, the
--- fence that came later | .. STALE | .. SENTINEL
-local key, fence, turn = KEYS[2], ARGV[3], ARGV[4]
+-- ARGV: deadline_us, stamp, fence, turn, step, at_us, id of the asker, retention_ms, how the run ended, who runs it
+-- step: 'peek' notes nothing, 'look' notes who asks, 'write' writes the record, 'back' gives the start before back, 'end' says
+-- how the asker's run ended
+-- .. OK, seen, seen_turn, fence and turn of who wrote the record, at_us, id of the asker, how it ended, and who ran it ('' where
+-- nobody did); '0' for what there is not | .. LOW, the fence that came later | .. STALE | .. SENTINEL
+local key, fence, turn, step = KEYS[2], ARGV[3], ARGV[4], ARGV[5]
 local why_not = objection(ARGV[1], ARGV[2])
 if why_not then
   return line(why_not)
 end
-local stored = call('HMGET', key, 'seen', 'seen_turn', 'fence', 'turn', 'at', 'asker')
-local seen, seen_turn = tonumber(stored[1] or '0'), tonumber(stored[2] or '0')
-if tonumber(fence) < seen or (tonumber(fence) == seen and tonumber(turn) < seen_turn) then
-  return line('LOW ' .. stored[1])
+local names = {'seen', 'seen_turn', 'fence', 'turn', 'at', 'asker', 'ended', 'by', 'ended_before', 'by_before'}
+local stored = call('HMGET', key, unpack(names))
+for i, name in ipairs(names) do
+  stored[name] = stored[i] or (i == 8 or i == 10) and '' or '0'
 end
-call('HSET', key, 'seen', fence, 'seen_turn', turn)
-if ARGV[5] ~= '' then
-  call('HSET', key, 'fence', fence, 'turn', turn, 'at', ARGV[5], 'asker', ARGV[6])
+if step ~= 'peek' then
+  local seen = tonumber(stored.seen)
+  if tonumber(fence) < seen or (tonumber(fence) == seen and tonumber(turn) < tonumber(stored.seen_turn)) then
+    return line('LOW ' .. stored.seen)
+  end
+  call('HSET', key, 'seen', fence, 'seen_turn', turn)
+end
+if step == 'write' or step == 'back' then
+  call('HSET', key, 'fence', fence, 'turn', turn, 'at', ARGV[6], 'asker', ARGV[7])
+end
+if step == 'write' then
+  call('HSET', key, 'ended', ARGV[9], 'by', ARGV[10], 'ended_before', stored.ended, 'by_before', stored.by)
+elseif step == 'back' and stored.fence == fence then
+  call('HSET', key, 'ended', stored.ended_before, 'by', stored.by_before)
+elseif step == 'end' and stored.fence == fence then
+  call('HSET', key, 'ended', ARGV[9])
 end
 -- (!) A shorter period shortens nothing: a longer one may have written the record.
-if call('PTTL', key) < tonumber(ARGV[7]) then
-  call('PEXPIRE', key, ARGV[7])
+if step ~= 'peek' and call('PTTL', key) < tonumber(ARGV[8]) then
+  call('PEXPIRE', key, ARGV[8])
 end
-local record = {stored[3] or '0', stored[4] or '0', stored[5] or '0', stored[6] or '0'}
-return line('OK ' .. table.concat(record, ' '))
+local record = {'OK'}
+for i = 1, 7 do
+  record[i + 1] = stored[names[i]]
+end
+return line(table.concat(record, ' ') .. ' ' .. stored.by)

@@ -3,6 +3,7 @@
 
 HOLDFAST_FULL=1 plays 1,000 rounds of each kind; a round is three starts of one name on three agents.
 """
+import json
 import os
 import pathlib
 import random
@@ -12,7 +13,7 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from rig import BUILD, HolderError, agent_env, main, scenario, wait_until  # noqa: E402
+from rig import BUILD, OTHER_UID, HolderError, agent_env, main, scenario, wait_until  # noqa: E402
 
 ROUNDS = 1000 if os.environ.get("HOLDFAST_FULL") else 24
 NAMES = 20  # rounds of so many names are played side by side
@@ -273,6 +274,106 @@ def kept_as_long(run):
     assert has_run(run.holdfast("run", "-v", "--once-per", "1s", "job", "--", "true", agent=agent))
     after = [node.pttl("holdfast:once:job") for node in run.nodes]
     assert min(after) > 56 * day_ms, after
+
+
+def events(run, agent, name="job"):
+    shown = run.holdfast("history", "--json", name, agent=agent)
+    return [json.loads(line) for line in shown.out.splitlines()]
+
+
+def last_run(run, agent, name="job"):
+    return run.holdfast("show", "--json", name, agent=agent).json["last_run"]
+
+
+@scenario("a command that is not there, or cannot be executed, uses up no period")
+def typo(run):
+    run.redis(3)
+    agent = run.agent()
+    assert tries(run, agent, command=("no-such-command",)).rc == 127
+    assert tries(run, agent, command=("/etc/passwd",)).rc == 126
+    assert tries(run, agent, command=("sh", "-c", "no-such-command 2>/dev/null")).rc == 127
+    assert last_run(run, agent) is None
+    assert has_run(tries(run, agent))
+    assert not has_run(tries(run, agent, command=("no-such-command",)))
+
+
+@scenario("show and history tell the last run on any host, and a start that was skipped")
+def told(run):
+    run.redis(3)
+    agents = [run.agent(label) for label in "ab"]
+    assert "last run" not in run.holdfast("show", "job", agent=agents[1]).out
+    job = run.start_holdfast("run", "--once-per", "1h", "job", "--", "sh", "-c", "touch begun; while [ ! -e go ]; do sleep 0.05; done; exit 3",
+                             agent=agents[0])
+    wait_until((run.dir / "begun").exists, what="the job runs")
+    running = last_run(run, agents[1])
+    assert running["end"] == "unknown" and running["pid"] == job.pid and running["host"], running
+    (run.dir / "go").touch()
+    assert job.wait() == 3
+    for agent in agents:
+        ended = last_run(run, agent)
+        assert ended == {**running, "end": "exited", "code": 3}, ended
+        for command in ("show", "history", "once"):
+            shown = run.holdfast(command, "job", agent=agent)
+            assert f"(pid {job.pid}, user {os.geteuid()}), ended with 3" in shown.out, shown
+    again = tries(run, agents[1])
+    assert not has_run(again) and " s ago on " in again.err, again
+    seen = events(run, agents[1])
+    skipped = [event for event in seen if event["event"] == "skipped"]
+    assert len(skipped) == 1 and skipped[0]["name"] == "job" and skipped[0]["run_before_ms"] < 60000, seen
+    assert seen[-1]["event"] == "last_run" and seen[-1]["code"] == 3, seen
+    assert tries(run, agents[0], name="killed", command=("sh", "-c", "kill -9 $$")).rc == 137
+    assert last_run(run, agents[1], "killed")["end"] == "killed" and last_run(run, agents[1], "killed")["code"] == 9
+
+
+@scenario("a run that is taken back leaves the one before as the last run")
+def before_it(run):
+    run.redis(3)
+    agent = run.agent()
+    assert has_run(run.holdfast("run", "-v", "--once-per", "1s", "job", "--", "true", agent=agent))
+    first = last_run(run, agent)
+    time.sleep(1.0)
+    assert run.holdfast("run", "--once-per", "1s", "--retry-failed", "job", "--", "false", agent=agent).rc == 1
+    assert last_run(run, agent) == first
+
+
+@scenario("once --forget: the next start runs, also where a node was away; without a run, or the right, it says so")
+def forget(run):
+    run.redis(3)
+    agents = [run.agent(label) for label in "ab"]
+    assert run.holdfast("once", "--forget", "job").rc == 3
+    assert has_run(tries(run, agents[0]))
+    run.nodes[2].sigstop()
+    forgotten = run.holdfast("once", "--forget", "job", agent=agents[1])
+    assert forgotten.rc == 0 and "forgotten" in forgotten.out, forgotten
+    run.nodes[2].sigcont()
+    wait_until(lambda: all(n["state"] == "up" for n in run.holdfast("nodes", "--json", agent=agents[0]).json["nodes"]), what="the node is back")
+    assert run.holdfast("once", "job", agent=agents[0]).rc == 3
+    assert last_run(run, agents[0]) is None
+    assert has_run(tries(run, agents[0]))
+    assert not has_run(tries(run, agents[1]))
+    assert has_run(tries(run, agents[1], name="other"))
+
+
+@scenario("once --forget under a running job is about that run, and a later start runs", sanitizers=False)
+def forget_running(run):
+    run.redis(3)
+    agent = run.agent()
+    job = run.start_holdfast("run", "--once-per", "1h", "job", "--", "sh", "-c", "touch begun; sleep 1", agent=agent)
+    wait_until((run.dir / "begun").exists, what="the job runs")
+    assert run.holdfast("once", "--forget", "job", agent=agent).rc == 0
+    assert job.wait() == 0, job.err
+    assert has_run(tries(run, agent))
+
+
+@scenario("once --forget needs the right to force", needs_root=True)
+def forget_right(run):
+    run.redis(3)
+    agent = run.agent(system=True)
+    assert has_run(tries(run, agent))
+    refused = run.holdfast("once", "--forget", "job", agent=agent, uid=OTHER_UID)
+    assert refused.rc == 77 and "force" in refused.err, refused
+    seen = run.holdfast("once", "job", agent=agent, uid=OTHER_UID)
+    assert seen.rc == 0, seen
 
 
 @scenario("options that do not go together are refused")

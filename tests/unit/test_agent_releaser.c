@@ -529,6 +529,26 @@ static void test_what_q_nodes_do_not_have_was_lost(void **state)
     }
 }
 
+/* (!) Two of three have answered: the third decides. */
+static void test_it_is_told_when_it_is_certain(void **state)
+{
+    struct told told = {0};
+    struct release_order order = order_of("third", &told);
+
+    (void)state;
+    put_on(1, "third", TOKEN);
+    put_on(2, "third", OTHER);
+    release_order_judge(&order, hf_time_add(clock_now(), hf_ms(FAR_MS)));
+    redis_server_pause(&nodes[2]);
+    start(&order);
+    (void)runs_until(is_told, &told, 200);
+    redis_server_resume(&nodes[2]);
+    assert_int_equal(told.calls, 0);
+    assert_true(runs_until(is_told, &told, FAR_MS));
+    assert_int_equal(told.gone, HF_LOSS_FOREIGN);
+    assert_true(runs_until(is_idle, NULL, FAR_MS));
+}
+
 static void test_who_forgot_or_comes_late_proves_nothing(void **state)
 {
     (void)state;
@@ -593,6 +613,7 @@ int main(void)
         cmocka_unit_test(test_kept_by_a_node_that_comes_back),
         cmocka_unit_test(test_node_that_refuses_for_now),
         cmocka_unit_test(test_what_q_nodes_do_not_have_was_lost),
+        cmocka_unit_test(test_it_is_told_when_it_is_certain),
         cmocka_unit_test(test_who_forgot_or_comes_late_proves_nothing),
         cmocka_unit_test(test_what_our_own_release_took_proves_nothing),
         cmocka_unit_test(test_destroyed_with_jobs_under_way),

@@ -615,10 +615,16 @@ TEST(test_only_a_key_that_stands_is_kept)
 
 /* --- once ------------------------------------------------------------------------------------- */
 
-static redisReply *once(const char *fence, const char *turn, const char *at)
+static redisReply *once_step(const char *step, const char *fence, const char *turn, const char *at,
+                             const char *ended, const char *by)
 {
     return run(SCRIPT_ONCE, 2, "holdfast:node", "holdfast:once:key", "4000000000000000", NONCE,
-               fence, turn, at, "3", "90000", NULL);
+               fence, turn, step, at, "3", "90000", ended, by, NULL);
+}
+
+static redisReply *once(const char *fence, const char *turn, const char *at)
+{
+    return once_step(*at ? "write" : "look", fence, turn, at, "0", *at ? "by" : "");
 }
 
 static void once_says(redisReply *reply, const char *words)
@@ -637,31 +643,46 @@ static void once_says(redisReply *reply, const char *words)
 
 TEST(test_once_tells_what_stood_there)
 {
-    once_says(once("7", "0", ""), "OK 0 0 0 0");
-    once_says(once("7", "1", "1700000000000000"), "OK 0 0 0 0");
-    once_says(once("8", "0", ""), "OK 7 1 1700000000000000 3");
+    once_says(once("7", "0", ""), "OK 0 0 0 0 0 0 0 ");
+    once_says(once("7", "1", "1700000000000000"), "OK 7 0 0 0 0 0 0 ");
+    once_says(once("8", "0", ""), "OK 7 1 7 1 1700000000000000 3 0 by");
     assert_in_range(ask_number("PTTL holdfast:once:key"), 80000, 90000);
     assert_int_equal(ask_number("EXISTS key"), 0);
 }
 
 TEST(test_once_keeps_what_a_longer_period_wrote)
 {
-    once_says(once("7", "1", "1700000000000000"), "OK 0 0 0 0");
+    once_says(once("7", "1", "1700000000000000"), "OK 0 0 0 0 0 0 0 ");
     (void)ask_number("PEXPIRE holdfast:once:key 500000");
-    once_says(once("8", "0", ""), "OK 7 1 1700000000000000 3");
-    once_says(once("8", "1", "1700000000000001"), "OK 7 1 1700000000000000 3");
+    once_says(once("8", "0", ""), "OK 7 1 7 1 1700000000000000 3 0 by");
+    once_says(once("8", "1", "1700000000000001"), "OK 8 0 7 1 1700000000000000 3 0 by");
     assert_in_range(ask_number("PTTL holdfast:once:key"), 480000, 500000);
 }
 
 /* (!) Who asked later has decided by what stood here. */
 TEST(test_once_takes_nothing_of_an_earlier_one)
 {
-    once_says(once("9007199254740990", "4", ""), "OK 0 0 0 0");
+    once_says(once("9007199254740990", "4", ""), "OK 0 0 0 0 0 0 0 ");
     once_says(once("9007199254740989", "9", "5"), "LOW 9007199254740990");
     once_says(once("9007199254740990", "3", "5"), "LOW 9007199254740990");
-    once_says(once("9007199254740990", "4", ""), "OK 0 0 0 0");
-    once_says(once("9007199254740990", "5", "6"), "OK 0 0 0 0");
-    once_says(once("9007199254740991", "0", ""), "OK 9007199254740990 5 6 3");
+    once_says(once("9007199254740990", "4", ""), "OK 9007199254740990 4 0 0 0 0 0 ");
+    once_says(once("9007199254740990", "5", "6"), "OK 9007199254740990 4 0 0 0 0 0 ");
+    once_says(once("9007199254740991", "0", ""),
+              "OK 9007199254740990 5 9007199254740990 5 6 3 0 by");
+}
+
+TEST(test_once_has_who_ran_it_and_how_it_ended)
+{
+    freeReplyObject(once_step("write", "7", "1", "100", "0", "first"));
+    freeReplyObject(once_step("end", "7", "7", "0", "513", ""));
+    once_says(once_step("peek", "", "0", "0", "0", ""), "OK 7 7 7 1 100 3 513 first");
+    /* Another one's end says nothing of it, and an inquiry leaves no trace. */
+    freeReplyObject(once_step("end", "8", "3", "0", "1", ""));
+    once_says(once_step("peek", "", "0", "0", "0", ""), "OK 8 3 7 1 100 3 513 first");
+    /* What is given back is the run before, with all of it. */
+    freeReplyObject(once_step("write", "9", "1", "200", "0", "second"));
+    once_says(once_step("back", "9", "2", "100", "0", ""), "OK 9 1 9 1 200 3 0 second");
+    once_says(once_step("peek", "", "0", "0", "0", ""), "OK 9 2 9 2 100 3 513 first");
 }
 
 /* --- force ------------------------------------------------------------------------------------ */
@@ -1400,6 +1421,7 @@ int main(void)
         SCRIPT_TEST(test_once_tells_what_stood_there),
         SCRIPT_TEST(test_once_keeps_what_a_longer_period_wrote),
         SCRIPT_TEST(test_once_takes_nothing_of_an_earlier_one),
+        SCRIPT_TEST(test_once_has_who_ran_it_and_how_it_ended),
         SCRIPT_TEST(test_a_key_is_kept_for_nobody),
         SCRIPT_TEST(test_only_a_key_that_stands_is_kept),
         SCRIPT_TEST(test_force_frees_what_is_only_kept),

@@ -137,6 +137,38 @@ static void turns_rise(void **state)
     assert_true(once_turn(1023, long_held, 0) < INT64_C(1) << 53);
 }
 
+/* (!) No write of an asker has the turn of a word that its record does not count: else both would be the latest. */
+static void what_is_forgotten_comes_after_all_that_have_asked(void **state)
+{
+    int64_t first = once_turn(0, hf_ms(5), 0), next = once_turn(0, hf_ms(5), first);
+
+    (void)state;
+    for (int step = ONCE_LOOK; step <= ONCE_END; step++) {
+        int64_t turn = once_turn_to_forget(first + step);
+
+        assert_true(turn > first + ONCE_TAKE_BACK);
+        assert_true(turn < next);
+    }
+}
+
+static void the_latest_who_asked_is_of_any_node(void **state)
+{
+    struct once once = three_nodes();
+    struct once_record a = {.seen = 7, .seen_turn = 9}, b = {.seen = 8, .seen_turn = 1},
+                       ended = {.fence = 8, .turn = 1, .at_us = 50, .ended = 1};
+
+    (void)state;
+    once_said(&once, 0, true, &a);
+    once_said(&once, 1, true, &b);
+    assert_int_equal(once_seen(&once).seen, 8);
+    assert_int_equal(once_seen(&once).seen_turn, 1);
+    /* Not every node was told how it ended. */
+    once_said(&once, 0, true, &later);
+    once_said(&once, 1, true, &ended);
+    once_said(&once, 2, true, &earlier);
+    assert_int_equal(once_latest(&once).ended, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -149,6 +181,8 @@ int main(void)
         cmocka_unit_test(nine_tenths_of_the_period),
         cmocka_unit_test(a_start_in_the_future),
         cmocka_unit_test(turns_rise),
+        cmocka_unit_test(what_is_forgotten_comes_after_all_that_have_asked),
+        cmocka_unit_test(the_latest_who_asked_is_of_any_node),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

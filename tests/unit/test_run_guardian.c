@@ -24,7 +24,7 @@ static struct {
     bool group_empty;
     unsigned living; /* as a scan finds it */
     int hunts, scans, group_kills, signals[4], signal_count;
-    int state, told_killing, released, release_status, taken_back;
+    int state, told_killing, released, release_status, taken_back, told_end, end, code;
     bool killing_told_before_release;
     char said[512];
     int said_count;
@@ -103,6 +103,16 @@ int hold_release(struct hold *hold)
     (void)hold;
     fake.released++;
     return fake.release_status;
+}
+
+int hold_once_ended(const struct hold *hold, int64_t period_ms, int end, int code)
+{
+    (void)hold;
+    (void)period_ms;
+    fake.told_end++;
+    fake.end = end;
+    fake.code = code;
+    return HF_OK;
 }
 
 int hold_once_take_back(const struct hold *hold, int64_t period_ms, int64_t before)
@@ -263,19 +273,62 @@ static void a_kill_is_told_before_the_release(void **state)
     assert_true(fake.killing_told_before_release);
 }
 
-static void a_run_that_failed_is_taken_back_if_that_is_wanted(void **state)
+static void a_command_that_could_not_run_uses_up_no_period(void **state)
 {
-    struct guardian_plan retrying;
     struct guardian g = begin();
+    struct guardian_plan once = *g.plan;
 
     (void)state;
+    once.once_per_ms = 60000;
+    g.plan = &once;
+    atomic_store(&shared.reaped, 1);
+    for (int code = 125; code <= 128; code++) {
+        shared.exit_code = code;
+        fake.taken_back = fake.told_end = 0;
+        guardian_release(&g);
+        assert_int_equal(fake.taken_back, code == 126 || code == 127);
+        assert_int_equal(fake.told_end, code == 125 || code == 128);
+    }
+}
+
+static void how_the_run_ended_is_told(void **state)
+{
+    struct guardian g = begin();
+    struct guardian_plan once = *g.plan;
+
+    (void)state;
+    once.once_per_ms = 60000;
+    g.plan = &once;
+    atomic_store(&shared.reaped, 1);
+    shared.exit_code = 3;
+    shared.job_status = 3 << 8;
+    guardian_release(&g);
+    assert_int_equal(fake.end, HF_ONCE_EXITED);
+    assert_int_equal(fake.code, 3);
+    shared.exit_code = 137;
+    shared.job_status = 9;
+    guardian_release(&g);
+    assert_int_equal(fake.end, HF_ONCE_KILLED);
+    assert_int_equal(fake.code, 9);
+    shared.exit_code = 125;
+    shared.job_status = -1;
+    guardian_release(&g);
+    assert_int_equal(fake.end, HF_ONCE_OPEN);
+}
+
+static void a_run_that_failed_is_taken_back_if_that_is_wanted(void **state)
+{
+    struct guardian g = begin();
+    struct guardian_plan retrying = *g.plan;
+
+    (void)state;
+    retrying.once_per_ms = 60000;
+    g.plan = &retrying;
     atomic_store(&shared.reaped, 1);
     shared.exit_code = 1;
     guardian_release(&g);
     assert_int_equal(fake.taken_back, 0);
-    retrying = *g.plan;
     retrying.retry_failed = true;
-    g.plan = &retrying;
     guardian_release(&g);
     assert_int_equal(fake.taken_back, 1);
     shared.exit_code = 0;
@@ -351,6 +404,8 @@ int main(void)
         cmocka_unit_test(it_gives_up_late),
         cmocka_unit_test(the_agent_hears_of_a_kill_for_the_locks_sake_once),
         cmocka_unit_test(a_kill_is_told_before_the_release),
+        cmocka_unit_test(a_command_that_could_not_run_uses_up_no_period),
+        cmocka_unit_test(how_the_run_ended_is_told),
         cmocka_unit_test(a_run_that_failed_is_taken_back_if_that_is_wanted),
         cmocka_unit_test(what_the_release_finds_lost_was_not_held),
         cmocka_unit_test(a_release_that_fails_is_told),

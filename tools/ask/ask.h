@@ -7,6 +7,7 @@
 /* argv[0] is the subcommand's name; the return value is the exit code (tools/common/exit_code.h). */
 int cmd_wait(int argc, char **argv);
 int cmd_release(int argc, char **argv);
+int cmd_once(int argc, char **argv);
 int cmd_reload(int argc, char **argv);
 int cmd_drain(int argc, char **argv);
 int cmd_undrain(int argc, char **argv);

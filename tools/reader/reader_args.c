@@ -63,6 +63,9 @@ static const struct {
      'p',
      "  -n, --count COUNT  first show the newest COUNT of those that were"},
     {{"count", required_argument, NULL, 'n'}, 't', "  -n, --count COUNT  end after COUNT frames"},
+    {{"forget", no_argument, NULL, 'O'},
+     'O',
+     "      --forget       that run counts no more: the next start runs"},
     {{"once", no_argument, NULL, '1'}, '1', "      --once         show one frame, as -n 1"},
     {{"delay", required_argument, NULL, 'd'},
      'd',
@@ -206,6 +209,9 @@ static int parse_option(const char *program, int option, struct reader_args *arg
     case 'n':
         code = number_from_1(program, "count", UINT32_MAX, &count);
         args->count = (uint32_t)count;
+        break;
+    case 'O':
+        args->forget = true;
         break;
     case '1':
         args->once = true;

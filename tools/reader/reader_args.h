@@ -30,6 +30,7 @@ struct reader_args {
     uint32_t count;        /* -n, --count COUNT; 0: not given */
     int64_t since_wall_ms; /* --since TIME, as Unix time; 0: not given */
     bool once;             /* --once */
+    bool forget;           /* --forget */
     int64_t delay_ms;      /* -d, --delay TIME; -1: not given */
     const char *node;      /* --node ID; NULL: not given */
     const char *textfile;  /* --textfile PATH; NULL: not given */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tools/common/exit_code.h"
@@ -123,6 +124,33 @@ static void take_back(const struct guardian *g)
             hf_last_message());
 }
 
+/* A command that could not be started, or a script that ends with what it could not start, has not run: a typo uses up no
+ * period. */
+static bool has_run(const struct guardian *g)
+{
+    int code = g->shared->exit_code;
+
+    return code != EXIT_CANNOT_RUN && code != EXIT_NOT_FOUND &&
+           (!g->plan->retry_failed || code == 0);
+}
+
+/* For people: a failure is none. */
+static void tell_end(const struct guardian *g)
+{
+    int status = g->shared->job_status, end = HF_ONCE_OPEN, code = 0;
+
+    if (g->shared->exit_code == EXIT_LOST) {
+        end = HF_ONCE_LOST;
+    } else if (status >= 0 && WIFEXITED(status)) {
+        end = HF_ONCE_EXITED;
+        code = WEXITSTATUS(status);
+    } else if (status >= 0 && WIFSIGNALED(status)) {
+        end = HF_ONCE_KILLED;
+        code = WTERMSIG(status);
+    }
+    (void)hold_once_ended(&g->hold, g->plan->once_per_ms, end, code);
+}
+
 void guardian_release(struct guardian *g)
 {
     bool held = hold_state(&g->hold) < HF_STATE_LOST;
@@ -131,9 +159,12 @@ void guardian_release(struct guardian *g)
     /* Both guardians kill and tell the agent on their own rings: it hears of the kill before the release. */
     if (atomic_load(&g->shared->killing))
         hold_begin_killing(&g->hold);
-    if (g->plan->retry_failed && atomic_load(&g->shared->reaped) && g->shared->exit_code != 0 &&
-        held)
-        take_back(g);
+    if (held && g->plan->once_per_ms && atomic_load(&g->shared->reaped)) {
+        if (has_run(g))
+            tell_end(g);
+        else
+            take_back(g);
+    }
     status = hold_release(&g->hold);
     /* The nodes show what nobody had noticed: another may have held the lock while the job ran. */
     if (held && status == HF_ELOST) {

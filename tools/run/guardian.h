@@ -23,7 +23,7 @@ struct guardian_plan {
     int64_t ttl_ns;
     int64_t heartbeat_ns;             /* the job must beat so often; 0: it need not */
     int64_t once_per_ms, once_before; /* the job is to run once in a period; from hold_once() */
-    bool retry_failed;                /* it has not run then if it fails */
+    bool retry_failed;                /* it has not run then if it fails; with 126 or 127 never */
     bool no_new_privs;                /* the job gets no rights from set-uid programs */
     bool verbose;
     const struct signals *signals;
@@ -39,6 +39,7 @@ struct guardian_shared {
     atomic_int gave_up;     /* a process of the tree does not die; exit_code is valid */
     atomic_int released;    /* the agent knows that the tree is reaped */
     int exit_code;
+    int job_status; /* likewise; of waitpid(), -1 unknown */
 };
 
 /* Either of the two. */

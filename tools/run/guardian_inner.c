@@ -333,6 +333,7 @@ _Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *ti
         _exit(g->shared->exit_code);
     }
     g->shared->exit_code = exit_code(&in);
+    g->shared->job_status = in.job ? -1 : in.job_status;
     atomic_store(&g->shared->reaped, 1);
     say_how_it_ended(&in);
     guardian_release(g);

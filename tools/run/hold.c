@@ -133,6 +133,11 @@ int hold_once(const struct hold *hold, int64_t period_ms, int64_t *ret_before)
     return hf_once(hold->leases[0], period_ms, ret_before);
 }
 
+int hold_once_ended(const struct hold *hold, int64_t period_ms, int end, int code)
+{
+    return hf_once_ended(hold->leases[0], period_ms, end, code);
+}
+
 int hold_once_take_back(const struct hold *hold, int64_t period_ms, int64_t before)
 {
     return hf_once_take_back(hold->leases[0], period_ms, before);

@@ -52,6 +52,7 @@ int hold_join_patiently(const struct hold *hold, const struct hf_ticket *tickets
 
 /* hf_once() for NAME's lease, and hf_once_take_back(). */
 int hold_once(const struct hold *hold, int64_t period_ms, int64_t *ret_before);
+int hold_once_ended(const struct hold *hold, int64_t period_ms, int end, int code);
 int hold_once_take_back(const struct hold *hold, int64_t period_ms, int64_t before);
 
 #endif

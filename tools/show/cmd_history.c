@@ -7,11 +7,15 @@
 #include "shm/status.h"
 #include "tools/common/args.h"
 #include "tools/common/exit_code.h"
+#include "tools/common/once_run.h"
+#include "tools/common/text.h"
 #include "tools/output/format.h"
 #include "tools/reader/events.h"
+#include "tools/reader/life.h"
 #include "tools/reader/reader.h"
 #include "tools/reader/reader_args.h"
 #include "tools/show/event_places.h"
+#include "tools/show/last_run.h"
 #include "tools/show/past_events.h"
 #include "tools/show/show.h"
 #include "tools/show/show_event.h"
@@ -50,6 +54,30 @@ static void print(const struct reader *reader, const struct reader_args *args,
     events_free(&events);
 }
 
+/* Which start of --once-per counts, whatever host it was on. */
+static void print_last_run(const struct reader *reader, const struct reader_args *args,
+                           const struct reader_name *name)
+{
+    char shown[TEXT_NAME_SIZE], text[ONCE_RUN_SIZE];
+    struct hf_once_info run;
+    struct life life;
+
+    life_judge(&reader->table, &life);
+    if (life.verdict != LIFE_ALIVE || !last_run_ask(args->agent, name->bytes, name->len, &run))
+        return;
+    if (args->json) {
+        json_t *line = json_object();
+
+        json_put(line, "event", json_string("last_run"));
+        json_put_name(line, name->bytes, name->len);
+        last_run_put(line, &run);
+        json_line(line);
+    } else {
+        printf("last run of %s: %s\n", text_escape(shown, sizeof(shown), name->bytes, name->len),
+               once_run(text, sizeof(text), &run));
+    }
+}
+
 int cmd_history(int argc, char **argv)
 {
     struct reader_args args;
@@ -79,6 +107,8 @@ int cmd_history(int argc, char **argv)
         filter.name_hash = hf_name_hash(reader.table.header->index_key, name.bytes, name.len);
     }
     print(&reader, &args, &filter);
+    if (name.len)
+        print_last_run(&reader, &args, &name);
     reader_close(&reader);
     return EXIT_OK;
 }

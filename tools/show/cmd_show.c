@@ -4,11 +4,13 @@
 #include "shm/status.h"
 #include "libclient/holdfast_admin.h"
 #include "tools/common/exit_code.h"
+#include "tools/common/once_run.h"
 #include "tools/common/text.h"
 #include "tools/output/format.h"
 #include "tools/reader/life.h"
 #include "tools/reader/reader.h"
 #include "tools/reader/reader_args.h"
+#include "tools/show/last_run.h"
 #include "tools/show/show.h"
 #include "tools/show/show_agent.h"
 #include "tools/show/show_lease.h"
@@ -24,11 +26,13 @@ struct show {
     bool found, in_force;   /* here */
     struct waiting waiting; /* here */
     struct hf_who_info who; /* anywhere; its state is 0 when the nodes were not asked */
+    bool ran;               /* by run --once-per */
+    struct hf_once_info run;
 };
 
 static void print(const struct show *show)
 {
-    char text[256];
+    char text[ONCE_RUN_SIZE];
 
     if (show->found)
         show_lease(&show->reader, &show->view, show->in_force);
@@ -41,12 +45,14 @@ static void print(const struct show *show)
         who_print(show->name->bytes, show->name->len, &show->who);
     }
     show_waiter_of_lease(&show->waiting);
+    if (show->ran)
+        printf("last run  %s\n", once_run(text, sizeof(text), &show->run));
 }
 
 /* The document is the lease, with its agent as a member. */
 static void print_json(const struct show *show)
 {
-    json_t *lease, *value, *anywhere = NULL;
+    json_t *lease, *value, *anywhere = NULL, *run = NULL;
     struct json_out out;
     const char *key;
 
@@ -62,6 +68,11 @@ static void print_json(const struct show *show)
         who_put(anywhere, &show->who);
     }
     json_put(lease, "anywhere", anywhere ? anywhere : json_null());
+    if (show->ran) {
+        run = json_object();
+        last_run_put(run, &show->run);
+    }
+    json_put(lease, "last_run", run ? run : json_null());
     json_begin(&out, stdout);
     json_object_foreach(lease, key, value) json_member(&out, key, json_incref(value));
     show_waiter_json(&out, &show->waiting);
@@ -128,6 +139,8 @@ int cmd_show(int argc, char **argv)
         waiting_read(&show.reader.table, &show.life, name.bytes, name.len, true, &show.waiting);
         if (!show.in_force)
             ask_nodes(&show, shown);
+        show.ran = show.life.verdict == LIFE_ALIVE &&
+                   last_run_ask(args.agent, name.bytes, name.len, &show.run);
         (args.json ? print_json : print)(&show);
         waiting_free(&show.waiting);
         code = show.in_force ? EXIT_OK : EXIT_NOT_HELD;

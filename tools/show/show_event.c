@@ -34,6 +34,7 @@ static const char *const words[] = {
     [HF_EVENT_FORCED] = "forced",
     [HF_EVENT_DENIED] = "denied",
     [HF_EVENT_FOUND_LOST] = "found_lost",
+    [HF_EVENT_SKIPPED] = "skipped",
     [HF_EVENT_AGENT_STARTED] = "agent_started",
     [HF_EVENT_AGENT_ENDING] = "agent_ending",
     [HF_EVENT_AGENT_AWAY] = "agent_away",
@@ -282,6 +283,11 @@ static void detail_of_lease(char *out, size_t size, const struct reader *reader,
                  " (pid %" PRIu32 ")",
                  event->fence, event->value, event->nodes, event->uid, event->pid);
         break;
+    case HF_EVENT_SKIPPED:
+        snprintf(out, size,
+                 "not run: a run that was started %s before counts for this period; pid %" PRIu32,
+                 text_span(span, sizeof(span), event->value), event->pid);
+        break;
     case HF_EVENT_FOUND_LOST:
         snprintf(out, size,
                  "its release found that it had been lost before: %s; fence %" PRIu64
@@ -472,6 +478,8 @@ static void put_lease(json_t *line, const struct reader *reader, const struct hf
     }
     if (event->kind == HF_EVENT_FORCED)
         json_put(line, "forced", json_integer(event->value));
+    if (event->kind == HF_EVENT_SKIPPED)
+        json_put(line, "run_before_ms", json_integer(event->value));
     if (event->kind == HF_EVENT_DENIED)
         json_put(line, "right", json_string(right_word(event->value)));
     if (event->kind == HF_EVENT_RELEASED)

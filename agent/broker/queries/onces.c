@@ -6,11 +6,14 @@
 #include <string.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/log.h"
+#include "agent/broker/clients/rights.h"
 #include "agent/broker/locks/locks.h"
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/core/fence.h"
 #include "agent/core/once.h"
+#include "agent/record/events.h"
 #include "agent/redis/link.h"
 #include "shm/status.h"
 
@@ -32,8 +35,13 @@ struct inquiry {
     enum once_step step;
     int64_t turn;
     bool mends;                /* nobody waits for what is written */
-    int64_t at_us;             /* to be written */
+    bool forgets;              /* the last run counts no more */
+    bool told;                 /* by an operator, or only asked: it is about no lease */
+    int64_t at_us, ended;      /* to be written */
     struct once_record before; /* the latest record that was found */
+    struct hf_wire_holder by;  /* who wrote it; of a run of this host: who runs it */
+    struct once_record best;   /* of which `by` is */
+    uint32_t slot, generation;
     struct order orders[ONCE_STEPS];
     int calls; /* without a final answer */
     uint8_t key[CONFIG_KEY_MAX];
@@ -50,8 +58,13 @@ static void inquiry_free(struct inquiry *i)
 
 static void answer(struct inquiry *i, int status, const char *text) IN_BROKER_THREAD
 {
-    struct hf_completion_entry e = {
-        .id = i->id, .op = HF_OP_ONCE, .status = status, .fence = (uint64_t)i->before.at_us};
+    struct hf_completion_entry e = {.id = i->id,
+                                    .op = HF_OP_ONCE,
+                                    .status = status,
+                                    .fence = (uint64_t)i->before.at_us,
+                                    .holder = i->by,
+                                    .once_end = (uint8_t)(i->before.ended & 0xff),
+                                    .once_code = (uint8_t)(i->before.ended >> 8)};
     struct session *s = i->session;
 
     if (!s)
@@ -66,14 +79,22 @@ static bool send_to(struct inquiry *i, int node, struct order *order) IN_BROKER_
 {
     struct nodes *nodes = i->queries->nodes;
     hf_time deadline = hf_time_add(clock_now(), i->queries->config->timing.attempt);
+    const struct link_holder by = {.host = i->by.host,
+                                   .command = i->by.comm,
+                                   .note = "",
+                                   .pid = i->by.pid,
+                                   .uid = i->by.uid,
+                                   .since = {i->at_us / 1000}};
     struct link_once sent = {
         .key = i->key,
         .key_len = i->key_len,
         .fence = fence_node_part(i->fence),
-        .turn = i->turn + i->step,
+        .turn = i->step == ONCE_FORGET ? i->turn : i->turn + i->step,
+        .step = i->step,
         .at_us = i->at_us,
         .asker = i->mends ? 0 : i->asker,
-        .writes = i->step != ONCE_LOOK,
+        .ended = i->ended,
+        .by = *i->by.host ? &by : NULL,
         .retention_ms = hf_dur_ms(once_retention(i->period)),
         .nonce = nodes->node[node].trust.sentinel.nonce,
         .digest = nodes->fleet_view.digest,
@@ -124,13 +145,33 @@ static void too_few(struct inquiry *i) IN_BROKER_THREAD
 
 static void done_already(struct inquiry *i, int64_t now) IN_BROKER_THREAD
 {
+    struct locks *locks = i->queries->locks;
+    const struct lease *lease = resources_lease(locks, i->slot, i->generation);
     int64_t ago_ms = (now - i->before.at_us) / 1000;
-    char text[120];
+    char text[160];
+
+    if (lease)
+        event_skipped(locks->agent, lease, ago_ms);
 
     snprintf(text, sizeof(text),
-             "it has run in this period: it was started %" PRId64 ".%" PRId64 " s ago",
-             ago_ms / 1000, ago_ms % 1000 / 100);
+             "it has run in this period: it was started %" PRId64 ".%" PRId64 " s ago%s%s",
+             ago_ms / 1000, ago_ms % 1000 / 100, *i->by.host ? " on " : "", i->by.host);
     answer(i, HF_EDONE, text);
+}
+
+/* Its holder is about to run it, on this host. */
+static void is_ours(struct inquiry *i) IN_BROKER_THREAD
+{
+    const struct agent *agent = i->queries->agent;
+    const struct lease *lease = resources_lease(i->queries->locks, i->slot, i->generation);
+
+    i->by = (struct hf_wire_holder){.pttl_ms = -2};
+    snprintf(i->by.host, sizeof(i->by.host), "%s", agent->host);
+    if (lease) {
+        i->by.pid = lease->pid;
+        i->by.uid = lease->uid;
+        snprintf(i->by.comm, sizeof(i->by.comm), "%.*s", (int)lease->comm_len, lease_comm(lease));
+    }
 }
 
 static void looked(struct inquiry *i) IN_BROKER_THREAD
@@ -149,8 +190,10 @@ static void looked(struct inquiry *i) IN_BROKER_THREAD
         /* A node that forgot it, or was away, is told. */
         i->mends = true;
         i->at_us = i->before.at_us;
+        i->ended = i->before.ended;
     } else {
         i->at_us = now;
+        is_ours(i);
         if (ours)
             i->before.at_us = 0;
     }
@@ -170,14 +213,39 @@ static void written(struct inquiry *i, enum once_outcome outcome) IN_BROKER_THRE
     send_all(i, ONCE_TAKE_BACK);
 }
 
+/* What the nodes had of the last run; HF_ENOTHELD: nothing. */
+static void peeked(struct inquiry *i, bool few) IN_BROKER_THREAD
+{
+    const struct once *once = &i->orders[ONCE_PEEK].once;
+    struct once_record seen = once_seen(once);
+
+    i->before = once_latest(once);
+    if (few) {
+        too_few(i);
+    } else if (i->before.at_us == 0) {
+        answer(i, HF_ENOTHELD, "the nodes have no run of it, or none that counts");
+    } else if (!i->forgets) {
+        answer(i, HF_OK, "");
+    } else {
+        /* (!) After all that have asked: whoever comes later finds it, and who has only looked writes nothing. */
+        i->fence = fence_make(seen.seen, 0);
+        i->turn = once_turn_to_forget(seen.seen_turn);
+        send_all(i, ONCE_FORGET);
+    }
+}
+
 static void review(struct inquiry *i) IN_BROKER_THREAD
 {
     enum once_outcome outcome = once_decide(&i->orders[i->step].once);
-    bool few = i->step == ONCE_LOOK ? outcome == ONCE_FEW : outcome != ONCE_ENOUGH;
+    bool few = outcome == ONCE_FEW || (i->step != ONCE_LOOK && outcome != ONCE_ENOUGH);
 
     if (outcome == ONCE_OPEN || i->mends || !i->session)
         return;
-    if (outcome == ONCE_LATE)
+    if (i->step == ONCE_PEEK)
+        peeked(i, few);
+    else if (outcome == ONCE_LATE && i->told)
+        answer(i, HF_EBUSY, "a run has begun meanwhile; look at it, then try again");
+    else if (outcome == ONCE_LATE)
         answer(i, HF_ELOST, "another holder has asked since, with a later fence");
     else if (i->step == ONCE_WRITE)
         written(i, outcome);
@@ -200,6 +268,15 @@ static void review_all(struct inquiry *i) IN_BROKER_THREAD
     } while (i->step != step);
 }
 
+/* Who ran it, as the node with the latest record says. */
+static void note_by(struct inquiry *i, const struct link_reply *reply) IN_BROKER_THREAD
+{
+    if ((i->step != ONCE_LOOK && i->step != ONCE_PEEK) || !once_is_later(&reply->once, &i->best))
+        return;
+    i->best = reply->once;
+    i->by = reply->holder;
+}
+
 static void on_reply(struct link *link, const struct link_reply *reply, void *arg)
 {
     struct order *order = arg;
@@ -210,6 +287,8 @@ static void on_reply(struct link *link, const struct link_reply *reply, void *ar
 
     is_broker_thread();
     nodes_on_reply(nodes, node, reply);
+    if (answered && reply->verdict == VERDICT_OK && !reply->late && order == &i->orders[i->step])
+        note_by(i, reply);
     if (answered && reply->verdict == VERDICT_OK && !reply->late)
         /* (!) A node that may have forgotten has no vote: that it knows of no run proves nothing. */
         once_said(&order->once, node, nodes_may_vote(nodes, node, clock_now()), &reply->once);
@@ -233,6 +312,72 @@ static void refuse(struct session *s, const struct hf_request_entry *q, int stat
     session_answer(s, &e);
 }
 
+static struct inquiry *inquiry_new(struct queries *queries, struct session *s,
+                                   const struct hf_request_entry *q) IN_BROKER_THREAD
+{
+    struct inquiry *i = calloc(1, sizeof(*i));
+
+    if (!i) {
+        refuse(s, q, HF_ENOMEM, "");
+        return NULL;
+    }
+    i->queries = queries;
+    i->session = s;
+    i->id = q->id;
+    i->by.pttl_ms = -2;
+    LIST_INSERT_HEAD(&queries->inquiries, i, all);
+    LIST_INSERT_HEAD(&s->inquiries, i, of_session);
+    return i;
+}
+
+static void begin(struct inquiry *i, enum once_step step) IN_BROKER_THREAD
+{
+    send_all(i, step);
+    review_all(i);
+    if (i->calls == 0)
+        inquiry_free(i);
+}
+
+/* By name: about the last run, whoever holds the lock. */
+static void ask_of_name(struct queries *queries, struct session *s,
+                        const struct hf_request_entry *q) IN_BROKER_THREAD
+{
+    bool forgets = q->flags & HF_REQ_FORGET;
+    char text[184] = "";
+    struct inquiry *i;
+
+    if (!rights_allow(s, forgets ? RIGHT_FORCE : RIGHT_SEE, q->name, q->name_len, text,
+                      sizeof(text))) {
+        refuse(s, q, HF_EPERM, text);
+        return;
+    }
+    i = inquiry_new(queries, s, q);
+    if (!i)
+        return;
+    i->told = true;
+    i->forgets = forgets;
+    if (config_key(queries->config, q->name, q->name_len, i->key, &i->key_len) < 0)
+        answer(i, HF_ENAME, "");
+    else if (forgets)
+        log_warn("user %" PRIu32 " (process %" PRIu32 ") has the last run of %s forgotten", s->uid,
+                 s->pid, log_name(q->name, q->name_len, text, sizeof(text)));
+    begin(i, ONCE_PEEK);
+}
+
+static enum once_step step_of(struct inquiry *i, const struct hf_request_entry *q)
+{
+    if (q->flags & HF_REQ_TAKE_BACK) {
+        i->at_us = (int64_t)q->target;
+        return ONCE_TAKE_BACK;
+    }
+    if (q->flags & HF_REQ_ENDED) {
+        i->ended = (int64_t)(q->target & 0xffff);
+        return ONCE_END;
+    }
+    i->asker = (int64_t)(q->target & INT64_MAX);
+    return ONCE_LOOK;
+}
+
 void onces_ask(struct queries *queries, struct session *s, const struct hf_request_entry *q)
 {
     struct locks *locks = queries->locks;
@@ -243,6 +388,10 @@ void onces_ask(struct queries *queries, struct session *s, const struct hf_reque
         refuse(s, q, HF_EGOING, "");
         return;
     }
+    if (q->name_len) {
+        ask_of_name(queries, s, q);
+        return;
+    }
     if (!lease || lease->ending || locks->by_slot[q->slot]->holder != s->client) {
         refuse(s, q, HF_ELOST, "the lock is not held");
         return;
@@ -251,30 +400,18 @@ void onces_ask(struct queries *queries, struct session *s, const struct hf_reque
         refuse(s, q, HF_EINVAL, "give a period above 0");
         return;
     }
-    i = calloc(1, sizeof(*i));
-    if (!i) {
-        refuse(s, q, HF_ENOMEM, "");
+    i = inquiry_new(queries, s, q);
+    if (!i)
         return;
-    }
-    i->queries = queries;
-    i->session = s;
-    i->id = q->id;
+    i->slot = q->slot;
+    i->generation = q->generation;
     i->period = hf_ms(q->period_ms);
     i->fence = lease->fence;
     i->turn = queries->once_turn = once_turn(
         fence_handoffs(lease->fence), hf_time_since(clock_now(), lease->since), queries->once_turn);
     i->key_len = lease->key_len;
     memcpy(i->key, lease_key(lease), lease->key_len);
-    LIST_INSERT_HEAD(&queries->inquiries, i, all);
-    LIST_INSERT_HEAD(&s->inquiries, i, of_session);
-    if (q->flags & HF_REQ_TAKE_BACK)
-        i->at_us = (int64_t)q->target;
-    else
-        i->asker = (int64_t)(q->target & INT64_MAX);
-    send_all(i, q->flags & HF_REQ_TAKE_BACK ? ONCE_TAKE_BACK : ONCE_LOOK);
-    review_all(i);
-    if (i->calls == 0)
-        inquiry_free(i);
+    begin(i, step_of(i, q));
 }
 
 void onces_drop_session(struct session *s)
