@@ -362,7 +362,7 @@ def asked(run):
     assert run.holdfast("release", "job").rc == 0
     assert_at("SIGTERM", int(job.line()), began, late_s=1 * SLOW)
     job.process.wait_err("asked")
-    os.killpg(os.getpgid(job.inner()), signal.SIGUSR1)  # ends it: the default of SIGUSR1
+    os.killpg(job.pid, signal.SIGUSR1)  # ends it: the default of SIGUSR1
     assert job.wait() == 124, job.process.err
     run.keys_gone("job")
 

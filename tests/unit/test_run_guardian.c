@@ -22,7 +22,8 @@
 static struct {
     bool dies; /* the tree, with the next hunt */
     bool group_empty;
-    unsigned living; /* as a scan finds it */
+    unsigned living;          /* as a scan finds it */
+    unsigned long long start; /* of the one that is named */
     int hunts, scans, group_kills, signals[4], signal_count;
     int state, told_killing, released, release_status, taken_back, told_end, end, code;
     bool killing_told_before_release;
@@ -53,12 +54,15 @@ int tree_signal(struct tree *tree, int signal, struct tree_outcome *ret_outcome)
     else
         fake.signals[fake.signal_count++] = signal;
     if (ret_outcome)
-        *ret_outcome =
-            (struct tree_outcome){.living = fake.living, .stubborn = 77, .command = "stuck"};
+        *ret_outcome = (struct tree_outcome){.living = fake.living,
+                                             .stubborn = {.pid = fake.living ? 77 : 0,
+                                                          .start = fake.start,
+                                                          .state = 'D',
+                                                          .command = "stu\nck"}};
     return 0;
 }
 
-bool tree_hunt(const struct tree *tree, tree_reaped_fn *fn, void *arg)
+bool tree_hunt(struct tree *tree, tree_reaped_fn *fn, void *arg)
 {
     (void)tree;
     (void)fn;
@@ -202,8 +206,9 @@ static void what_does_not_die_is_named_once(void **state)
     assert_int_equal(fake.said_count, 0);
     guardian_kill_tree(&g, after_ms(1006));
     assert_int_equal(fake.said_count, 1);
-    assert_non_null(strstr(fake.said, "process 77 (stuck) does not die"));
-    assert_int_equal(fake.hunts, 2); /* that is for what is quick */
+    assert_non_null(
+        strstr(fake.said, "process 77 (stu\\nck) does not die (it is inside the kernel)"));
+    assert_int_equal(fake.hunts, 3); /* something quick may be beside it */
     guardian_kill_tree(&g, after_ms(1050));
     assert_int_equal(fake.group_kills, 3);
     guardian_kill_tree(&g, after_ms(1056));
@@ -222,6 +227,25 @@ static void what_does_not_die_is_named_once(void **state)
     guardian_kill_tree(&g, after_ms(0));
     guardian_kill_tree(&g, after_ms(1006));
     assert_int_equal(fake.said_count, 0); /* only zombies are left */
+}
+
+/* Processes that fork and end are killed one after the other: none of them resists, and none is left. */
+static void what_is_another_each_time_does_not_resist(void **state)
+{
+    struct guardian g = begin();
+
+    (void)state;
+    for (int ms = 0; ms < 60000; ms += 500) {
+        fake.start = (unsigned long long)ms;
+        guardian_kill_tree(&g, after_ms(ms));
+        assert_false(guardian_kill_failed(&g, after_ms(ms)));
+    }
+    assert_int_equal(fake.said_count, 0);
+    assert_int_equal(fake.hunts, 120);
+    guardian_kill_tree(&g, after_ms(60000)); /* the last one does */
+    guardian_kill_tree(&g, after_ms(61001));
+    assert_int_equal(fake.said_count, 1);
+    assert_true(guardian_kill_failed(&g, after_ms(70001)));
 }
 
 /* Ten seconds, and not before V: until then the lock is not another's. */
@@ -387,9 +411,9 @@ static void words_pass_and_a_dead_peer_is_no_matter(void **state)
     g.link_fd = link[0];
     other.link_fd = link[1];
     assert_false(guardian_hear(&other, &word));
-    guardian_tell(&g, SIGHUP | GUARDIAN_FROM_TERMINAL);
+    guardian_tell(&g, SIGHUP | GUARDIAN_OF_GROUP);
     assert_true(guardian_hear(&other, &word));
-    assert_int_equal(word, SIGHUP | GUARDIAN_FROM_TERMINAL);
+    assert_int_equal(word, SIGHUP | GUARDIAN_OF_GROUP);
     close(link[1]);
     guardian_tell(&g, SIGHUP); /* no SIGPIPE */
     assert_false(guardian_hear(&g, &word));
@@ -401,6 +425,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killing_goes_by_passes),
         cmocka_unit_test(what_does_not_die_is_named_once),
+        cmocka_unit_test(what_is_another_each_time_does_not_resist),
         cmocka_unit_test(it_gives_up_late),
         cmocka_unit_test(the_agent_hears_of_a_kill_for_the_locks_sake_once),
         cmocka_unit_test(a_kill_is_told_before_the_release),

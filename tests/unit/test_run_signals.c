@@ -1,4 +1,4 @@
-/* A guardian's signals: read from a descriptor, but for those that the caller ignores or that are the process's own. */
+/* A guardian's signals: read from a descriptor, but for those that the caller ignores. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -42,8 +42,8 @@ static int take_and_read(void)
         return 2;
     if (signals_next(&signals, &info)) /* not the other one */
         return 3;
-    sigprocmask(SIG_SETMASK, NULL, &blocked);
-    if (sigismember(&blocked, SIGSEGV) || sigismember(&blocked, SIGABRT)) /* a fault ends it */
+    kill(getpid(), SIGABRT); /* as any other, from wherever it comes */
+    if (!signals_next(&signals, &info) || info.ssi_signo != SIGABRT)
         return 4;
     signals_give_back(&signals);
     sigprocmask(SIG_SETMASK, NULL, &blocked);
@@ -54,6 +54,53 @@ static void an_ignored_signal_stays_ignored(void **state)
 {
     (void)state;
     run_apart(take_and_read);
+}
+
+/* The reader of our words is gone: that is nothing for the job. Somebody else's SIGPIPE is. */
+static int own_pipe_signal(void)
+{
+    struct signalfd_siginfo info;
+    struct signals signals;
+    int ends[2], status;
+    pid_t child;
+
+    if (signals_take(&signals) < 0 || pipe(ends) < 0)
+        return 1;
+    close(ends[0]);
+    if (write(ends[1], "x", 1) != -1 || signals_next(&signals, &info))
+        return 2;
+    child = fork();
+    if (child == 0)
+        _exit(kill(getppid(), SIGPIPE));
+    if (waitpid(child, &status, 0) != child)
+        return 3;
+    while (signals_next(&signals, &info))
+        if (info.ssi_signo == SIGPIPE)
+            return 0;
+    return 4;
+}
+
+static void only_anothers_pipe_signal_is_read(void **state)
+{
+    (void)state;
+    run_apart(own_pipe_signal);
+}
+
+/* A fault of our own ends us though its signal is blocked. */
+static void a_fault_ends_the_process(void **state)
+{
+    struct signals signals;
+    int status;
+    pid_t pid = fork();
+
+    (void)state;
+    if (pid == 0) {
+        if (signals_take(&signals) == 0)
+            abort();
+        _exit(1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status));
 }
 
 /* Ignored children are reaped without a word: the guardian would not hear of the job's end. */
@@ -95,12 +142,16 @@ static void only_some_signals_end_a_process(void **state)
     assert_false(signals_ends(SIGCONT));
     assert_false(signals_ends(SIGWINCH));
     assert_false(signals_ends(SIGTSTP));
+    assert_false(signals_ends(SIGTTIN));
+    assert_true(signals_ends(SIGPIPE));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_ignored_signal_stays_ignored),
+        cmocka_unit_test(only_anothers_pipe_signal_is_read),
+        cmocka_unit_test(a_fault_ends_the_process),
         cmocka_unit_test(the_end_of_a_child_is_heard_of),
         cmocka_unit_test(only_some_signals_end_a_process),
     };

@@ -87,7 +87,7 @@ static void kill_all(struct tree *tree)
 {
     for (int i = 0; i < PATIENCE_MS; i++) {
         CHECK(tree_signal(tree, SIGKILL, NULL) == 0);
-        if (tree_reap(ignore, NULL))
+        if (tree_reap(tree, ignore, NULL))
             return;
         nap();
     }
@@ -107,7 +107,7 @@ static void empty_tree(void)
 
     CHECK(tree_init(&tree, 0) == 0);
     wait_for_living(&tree, 0);
-    CHECK(tree_reap(ignore, NULL));
+    CHECK(tree_reap(&tree, ignore, NULL));
     tree_free(&tree);
 }
 
@@ -127,7 +127,7 @@ static void daemonised(void)
         _exit(0);
     }
     wait_for_living(&tree, 1);
-    CHECK(!tree_reap(ignore, NULL));
+    CHECK(!tree_reap(&tree, ignore, NULL));
     kill_all(&tree);
     wait_for_living(&tree, 0);
     tree_free(&tree);
@@ -244,7 +244,7 @@ static void spared(void)
         nap();
     }
     CHECK(outcome.living == 0);
-    CHECK(!tree_reap(ignore, NULL));
+    CHECK(!tree_reap(&tree, ignore, NULL));
     CHECK(kill(pid, 0) == 0);
     tree.spare = 0;
     kill_all(&tree);
@@ -373,7 +373,7 @@ static void unreaped(void)
         nap();
     before = atomic_load(&chains->made);
     CHECK(before >= AT_ONCE && before < AT_ONCE + 8);
-    CHECK(!tree_reap(reaped, NULL));
+    CHECK(!tree_reap(&tree, reaped, NULL));
     for (int i = 0; i < PATIENCE_MS && atomic_load(&chains->made) == before; i++)
         nap();
     CHECK(atomic_load(&chains->made) > before);
@@ -382,7 +382,64 @@ static void unreaped(void)
     tree_free(&tree);
 }
 
+/* Children from before are no part of it, nor is what they start. */
+static void left_alone(void)
+{
+    struct tree tree;
+    pid_t other = fork();
+
+    if (other == 0) {
+        die_with_parent();
+        if (fork() == 0) {
+            die_with_parent();
+            sleep_for_ever();
+        }
+        sleep_for_ever();
+    }
+    CHECK(tree_init(&tree, 0) == 0);
+    CHECK(tree_leave_alone(&tree) == 0);
+    CHECK(tree_reap(&tree, ignore, NULL)); /* empty */
+    if (fork() == 0)
+        sleep_for_ever();
+    wait_for_living(&tree, 1);
+    CHECK(!tree_reap(&tree, ignore, NULL));
+    for (int i = 0; i < PATIENCE_MS && !tree_hunt(&tree, ignore, NULL); i++)
+        ;
+    CHECK(tree_reap(&tree, ignore, NULL));
+    CHECK(waitpid(other, NULL, WNOHANG) == 0);
+    CHECK(kill(other, SIGKILL) == 0 && waitpid(other, NULL, 0) == other);
+    tree_free(&tree);
+}
+
+/* A group of our own session that the tree has made dies at once, whoever of it is seen. */
+static void own_group(void)
+{
+    struct tree tree;
+    pid_t leader;
+
+    CHECK(tree_init(&tree, 0) == 0);
+    count_chains();
+    leader = fork();
+    if (leader == 0) {
+        setpgid(0, 0);
+        for (int i = 0; i < 20; i++)
+            if (fork() == 0)
+                chain(HUNTED_S);
+        sleep_for_ever();
+    }
+    for (int i = 0; i < PATIENCE_MS && atomic_load(&chains->made) < AT_ONCE; i++)
+        nap();
+    tree.group = leader;
+    for (int i = 0; i < 50; i++)
+        if (tree_hunt(&tree, reaped, NULL))
+            break;
+    CHECK(tree_reap(&tree, ignore, NULL));
+    tree_free(&tree);
+}
+
 APART(empty_tree)
+APART(left_alone)
+APART(own_group)
 APART(daemonised)
 APART(nested_subreaper)
 APART(stopped)
@@ -402,7 +459,8 @@ int main(void)
         cmocka_unit_test(leader_ended_test),     cmocka_unit_test(zombie_is_dead_test),
         cmocka_unit_test(strange_names_test),    cmocka_unit_test(spared_test),
         cmocka_unit_test(forking_test),          cmocka_unit_test(hunted_test),
-        cmocka_unit_test(unreaped_test),
+        cmocka_unit_test(unreaped_test),         cmocka_unit_test(left_alone_test),
+        cmocka_unit_test(own_group_test),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,6 @@
 /* The work that both guardians do: judge, wait, kill and release. */
-#include "tools/common/text.h"
 #include "tools/run/guardian.h"
 
-#include <fcntl.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -10,6 +8,7 @@
 #include <unistd.h>
 
 #include "tools/common/exit_code.h"
+#include "tools/common/text.h"
 #include "tools/run/say.h"
 #include "tools/run/ttl.h"
 
@@ -35,9 +34,21 @@ void guardian_signal_tree(struct guardian *g, int signal)
     tree_signal(&g->tree, SIGCONT, NULL);
 }
 
+static const char *why_it_lives(char state)
+{
+    switch (state) {
+    case 'D':
+        return "it is inside the kernel";
+    case 'R':
+        return "it gets no processor time";
+    default:
+        return "it was sent SIGKILL";
+    }
+}
+
 static void complain(struct guardian *g, const struct tree_outcome *outcome)
 {
-    char command[4 * sizeof(outcome->command)];
+    char shown[4 * sizeof(outcome->stubborn.command)];
 
     g->complained = true;
     if (!outcome->living) {
@@ -47,30 +58,57 @@ static void complain(struct guardian *g, const struct tree_outcome *outcome)
         return;
     }
     say("%s: process %d (%s) does not die (%s); the lock is not released while it lives",
-        g->plan->name, (int)outcome->stubborn,
-        text_escape_str(command, sizeof(command), outcome->command),
-        outcome->error ? strerror(outcome->error) : "it is inside the kernel");
+        g->plan->name, (int)outcome->stubborn.pid,
+        text_escape_str(shown, sizeof(shown), outcome->stubborn.command),
+        outcome->stubborn.error ? strerror(outcome->stubborn.error)
+                                : why_it_lives(outcome->stubborn.state));
+}
+
+/* Processes that fork faster than they are killed are no stubborn one: the oldest is another each time. */
+static void judge_stubborn(struct guardian *g, const struct tree_outcome *outcome, int64_t now_ns)
+{
+    if (!outcome->living && cgroup_is_empty(&g->cgroup)) {
+        g->stubborn.since_ns = 0; /* only zombies are left */
+        return;
+    }
+    if (g->stubborn.since_ns && g->stubborn.pid == outcome->stubborn.pid &&
+        g->stubborn.start == outcome->stubborn.start) {
+        if (now_ns - g->stubborn.since_ns > KILL_COMPLAIN_NS && !g->complained)
+            complain(g, outcome);
+        return;
+    }
+    g->stubborn.pid = outcome->stubborn.pid;
+    g->stubborn.start = outcome->stubborn.start;
+    g->stubborn.since_ns = now_ns;
+}
+
+/* Ahead of the killed processes, as far as this user may. Where sessions share the processor (autogroup), the inner one's own
+ * helps. */
+static void hurry(void)
+{
+    struct rlimit limit;
+
+    if (setpriority(PRIO_PROCESS, 0, -20) < 0 && getrlimit(RLIMIT_NICE, &limit) == 0)
+        (void)setpriority(PRIO_PROCESS, 0, 20 - (limit.rlim_cur < 40 ? (int)limit.rlim_cur : 40));
 }
 
 void guardian_kill_tree(struct guardian *g, int64_t now_ns)
 {
     struct tree_outcome outcome;
-    bool long_since;
 
     if (g->kill_since_ns == 0) {
         g->kill_since_ns = now_ns;
-        (void)setpriority(PRIO_PROCESS, 0, -20); /* ahead of the killed processes, if permitted */
+        hurry();
     }
     if (now_ns < g->kill_next_ns)
         return;
-    long_since = now_ns - g->kill_since_ns > KILL_COMPLAIN_NS;
-    g->kill_next_ns = now_ns + (long_since ? KILL_LATE_PAUSE_NS : KILL_PAUSE_NS);
     cgroup_kill(&g->cgroup);
-    if (!long_since && tree_hunt(&g->tree, g->on_reaped, g->on_reaped_arg))
-        return;
-    if (tree_signal(&g->tree, SIGKILL, &outcome) == 0 && long_since && !g->complained &&
-        (outcome.living || !cgroup_is_empty(&g->cgroup)))
-        complain(g, &outcome);
+    g->tree.group = atomic_load(&g->shared->group);
+    /* (!) However long it takes: a scan alone is outrun by processes that fork and end. */
+    if (!tree_hunt(&g->tree, g->on_reaped, g->on_reaped_arg) &&
+        tree_signal(&g->tree, SIGKILL, &outcome) == 0)
+        judge_stubborn(g, &outcome, now_ns);
+    g->kill_next_ns = now_ns + (g->complained ? KILL_LATE_PAUSE_NS : KILL_PAUSE_NS);
 }
 
 void guardian_kill_in_time(struct guardian *g, int64_t now_ns)
@@ -85,7 +123,7 @@ void guardian_kill_in_time(struct guardian *g, int64_t now_ns)
 
 bool guardian_kill_failed(const struct guardian *g, int64_t now_ns)
 {
-    return g->kill_since_ns && now_ns - g->kill_since_ns > KILL_GIVE_UP_NS &&
+    return g->stubborn.since_ns && now_ns - g->stubborn.since_ns > KILL_GIVE_UP_NS &&
            now_ns > g->timeline.valid_ns;
 }
 
@@ -190,17 +228,4 @@ bool guardian_hear(const struct guardian *g, int *ret_word)
 {
     return recv(g->link_fd, ret_word, sizeof(*ret_word), MSG_DONTWAIT) ==
            (ssize_t)sizeof(*ret_word);
-}
-
-/* Otherwise a process at the other end of the pipe would not notice that the job has closed it. */
-void guardian_let_go_of_streams(void)
-{
-    int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-    if (fd < 0)
-        return;
-    dup2(fd, STDIN_FILENO);
-    dup2(fd, STDOUT_FILENO);
-    if (fd > STDERR_FILENO)
-        close(fd);
 }

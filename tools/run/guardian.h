@@ -14,6 +14,7 @@
 #include "tools/run/signals.h"
 #include "tools/run/timeline.h"
 #include "tools/run/tree.h"
+#include "tools/run/witness.h"
 
 struct guardian_plan {
     const char *name;    /* of all locks, escaped, for messages */
@@ -38,6 +39,7 @@ struct guardian_shared {
     atomic_int reaped;      /* the tree is empty; exit_code is valid */
     atomic_int gave_up;     /* a process of the tree does not die; exit_code is valid */
     atomic_int released;    /* the agent knows that the tree is reaped */
+    atomic_int group;       /* the job's own process group; 0: it is in the guardians' */
     int exit_code;
     int job_status; /* likewise; of waitpid(), -1 unknown */
 };
@@ -56,9 +58,16 @@ struct guardian {
     int timer_fd;
     int link_fd;                 /* to the other: signals to forward, or the job's stops */
     int peer_fd;                 /* pidfd of the other */
+    pid_t group, session;        /* the outer one's, which the inner one leaves */
+    struct witness witness;      /* the outer one's */
     int inner_link_fd, outer_fd; /* the inner one's, until the fork */
     bool peer_gone;
     int64_t kill_since_ns, kill_next_ns; /* 0: not killing */
+    struct {
+        pid_t pid; /* 0: in the control group only */
+        unsigned long long start;
+        int64_t since_ns; /* 0: there is none */
+    } stubborn;           /* what was sent SIGKILL and lives */
     bool complained;
 };
 
@@ -75,7 +84,7 @@ void guardian_kill_tree(struct guardian *g, int64_t now_ns);
 /* Kills the whole tree because of the lock; the agent's history shows the first time. */
 void guardian_kill_in_time(struct guardian *g, int64_t now_ns);
 
-/* Whether the tree has resisted for long enough. */
+/* Whether one and the same process has resisted for long enough. */
 bool guardian_kill_failed(const struct guardian *g, int64_t now_ns);
 
 /* Reports that a process survives and that the lock is therefore not released. */
@@ -90,14 +99,11 @@ void guardian_release(struct guardian *g);
 
 /* The messages on link_fd. */
 enum guardian_word {
-    GUARDIAN_SIGNAL = 0xff, /* outer to inner: these bits are a signal for the job */
-    GUARDIAN_FROM_TERMINAL = 0x100,
-    GUARDIAN_STOPPED = 0x200 /* inner to outer: the job was stopped from the terminal */
+    GUARDIAN_SIGNAL = 0xff,    /* outer to inner: these bits are a signal for the job */
+    GUARDIAN_OF_GROUP = 0x100, /* all processes of the guardians' group got it */
+    GUARDIAN_STOPPED = 0x200   /* inner to outer: the job was stopped from the terminal */
 };
 void guardian_tell(const struct guardian *g, int word);
 bool guardian_hear(const struct guardian *g, int *ret_word);
-
-/* Closes stdin and stdout, which are the job's. */
-void guardian_let_go_of_streams(void);
 
 #endif

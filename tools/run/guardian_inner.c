@@ -2,6 +2,7 @@
 #include "tools/run/guardian_inner.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +14,10 @@
 #include "tools/common/text.h"
 #include "tools/run/job.h"
 #include "tools/run/say.h"
+#include "tools/run/streams.h"
 
 #define NS_PER_MS         INT64_C(1000000)
-#define LEFTOVER_GRACE_NS (1000 * NS_PER_MS)
+#define LEFTOVER_GRACE_NS (1000 * NS_PER_MS) /* to end by themselves, and after SIGTERM again */
 
 struct inner {
     struct guardian g;
@@ -24,11 +26,13 @@ struct inner {
     pid_t hook; /* 0 none */
     int hook_status;
     bool hook_ended;
-    bool late;                /* and reported, if wanted */
-    bool stopping;            /* STOP or KILL was acted on, and reported */
-    bool lost;                /* that time came before the job ended by itself */
-    int64_t leftover_kill_ns; /* when survivors of the job are killed; 0 not yet */
-    bool told_to_end;         /* a signal came after the job had ended */
+    bool late;     /* and reported, if wanted */
+    bool stopping; /* STOP or KILL was acted on, and reported */
+    bool lost;     /* that time came before the job ended by itself */
+    int64_t
+        leftover_next_ns; /* when survivors of the job are signalled next; 0: there are none yet */
+    bool leftovers_told;  /* SIGTERM was sent to them */
+    bool told_to_end;     /* a signal came after the job had ended */
 };
 
 static void on_reaped(pid_t pid, int status, void *arg)
@@ -54,6 +58,18 @@ static void on_reaped(pid_t pid, int status, void *arg)
     }
 }
 
+/* A job that may need the terminal stays in the process group that the shell knows. */
+static bool has_terminal(void)
+{
+    int fd = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
+/* (!) Both guardians have left each other's process group before the job runs: else one SIGKILL to the group would take both, and
+ * leave a job that has left it. */
 static int start_job(struct inner *in)
 {
     const struct job_start start = {
@@ -61,10 +77,25 @@ static int start_job(struct inner *in)
         .signals = in->g.plan->signals,
         .cgroup = &in->g.cgroup,
         .no_new_privs = in->g.plan->no_new_privs,
+        .own_group = !has_terminal(),
+        .leave_session = true,
         .failed = &in->g.shared->exec_failed,
     };
+    struct signalfd_siginfo info;
+    sigset_t before;
     bool inside;
-    int rc = job_start(&start, &in->job, &inside);
+    int rc;
+
+    sigemptyset(&before);
+    while (signals_next(in->g.plan->signals, &info))
+        sigaddset(&before, (int)info.ssi_signo);
+    rc = job_start(&start, &in->job, &inside);
+    if (rc == 0 && start.own_group)
+        atomic_store(&in->g.shared->group, in->job);
+    /* The group got these before the job was in it, so the job has not. */
+    for (int sig = 1; rc == 0 && sig <= SIGRTMAX; sig++)
+        if (sig != SIGCHLD && sigismember(&before, sig) && !start.own_group)
+            kill(in->job, sig);
 
     /* (!) If the job were outside the group, the agent would take it for over. */
     if (rc == 0 && inside)
@@ -81,6 +112,7 @@ static void start_hook(struct inner *in, const char *reason)
         .cgroup = &in->g.cgroup,
         .output_to_stderr = true,
         .no_new_privs = in->g.plan->no_new_privs,
+        .own_group = true,
         .failed = &in->g.shared->hook_failed,
     };
     char pid[16];
@@ -140,23 +172,38 @@ static void say_leftovers(const struct guardian *g, const struct tree_outcome *l
             left->living > 1 ? "es" : "", text, left->living > TREE_SOME ? ", ..." : "");
 }
 
-/* Survivors of the job: SIGTERM first, SIGKILL after a second. Who is stopped by a signal need not be told of its children. */
+static void term_leftovers(struct inner *in, int64_t now_ns)
+{
+    struct guardian *g = &in->g;
+    struct tree_outcome left = {0};
+
+    in->leftovers_told = true;
+    in->told_to_end = false;
+    in->leftover_next_ns = now_ns + LEFTOVER_GRACE_NS;
+    if (tree_signal(&g->tree, SIGTERM, &left) == 0 && !in->stopping && !WIFSIGNALED(in->job_status))
+        say_leftovers(g, &left, "the command has ended and left processes behind; SIGTERM to");
+    tree_signal(&g->tree, SIGCONT, NULL);
+}
+
+/* Survivors of the job. What reads its output, as tee or gzip, ends by itself and must not lose the rest: so it is left alone for a
+ * second, unless the job is to stop. Then SIGTERM, and SIGKILL after another second. Who is stopped by a signal need not be told of its
+ * children. */
 static void end_leftovers(struct inner *in, int64_t now_ns)
 {
     struct guardian *g = &in->g;
     struct tree_outcome left = {0};
 
-    if (!in->leftover_kill_ns) {
-        in->leftover_kill_ns = now_ns + LEFTOVER_GRACE_NS;
-        if (tree_signal(&g->tree, SIGTERM, &left) == 0 && !in->stopping &&
-            !WIFSIGNALED(in->job_status))
-            say_leftovers(g, &left, "the command has ended and left processes behind; SIGTERM to");
-        tree_signal(&g->tree, SIGCONT, NULL);
-    } else if (now_ns >= in->leftover_kill_ns || in->told_to_end) {
-        if (g->kill_since_ns == 0 && tree_signal(&g->tree, 0, &left) == 0)
-            say_leftovers(g, &left, "SIGKILL to what the command has left behind,");
-        guardian_kill_tree(g, now_ns);
+    if (!in->leftover_next_ns)
+        in->leftover_next_ns = in->stopping ? now_ns : now_ns + LEFTOVER_GRACE_NS;
+    if (now_ns < in->leftover_next_ns && !in->told_to_end)
+        return;
+    if (!in->leftovers_told) {
+        term_leftovers(in, now_ns);
+        return;
     }
+    if (g->kill_since_ns == 0 && tree_signal(&g->tree, 0, &left) == 0)
+        say_leftovers(g, &left, "SIGKILL to what the command has left behind,");
+    guardian_kill_tree(g, now_ns);
 }
 
 /* Half of the TTL is left, and renewals fail. */
@@ -205,9 +252,20 @@ static int64_t next_look(const struct inner *in, int64_t now_ns)
 
     if (in->g.kill_since_ns && in->g.kill_next_ns < next)
         next = in->g.kill_next_ns;
-    if (in->leftover_kill_ns > now_ns && in->leftover_kill_ns < next)
-        next = in->leftover_kill_ns;
+    if (in->leftover_next_ns > now_ns && in->leftover_next_ns < next)
+        next = in->leftover_next_ns;
     return next;
+}
+
+/* A signal for the guardians' group is one for the job's. If that is the same group the job has it already. */
+static void pass_on(const struct inner *in, int sig, bool of_group)
+{
+    pid_t group = getpgid(in->job);
+
+    if (!of_group || (group != in->g.group && group != in->job))
+        kill(in->job, sig);
+    else if (group == in->job)
+        kill(-group, sig);
 }
 
 /* Signals that the outer one forwards. */
@@ -218,10 +276,9 @@ static void hear(struct inner *in)
     while (guardian_hear(&in->g, &word)) {
         int sig = word & GUARDIAN_SIGNAL;
 
-        /* The terminal has signalled the whole foreground group, and so the job unless it left the group. */
-        if (in->job && !((word & GUARDIAN_FROM_TERMINAL) && getpgid(in->job) == getpgrp()))
-            kill(in->job, sig);
-        else if (!in->job && signals_ends(sig))
+        if (in->job)
+            pass_on(in, sig, word & GUARDIAN_OF_GROUP);
+        else if (signals_ends(sig))
             in->told_to_end = true;
     }
 }
@@ -239,7 +296,7 @@ static bool watch(struct inner *in)
 
         if (phase != TIMELINE_HELD && in->job)
             in->lost = true;
-        if (tree_reap(on_reaped, in) && cgroup_is_empty(&g->cgroup))
+        if (tree_reap(&g->tree, on_reaped, in) && cgroup_is_empty(&g->cgroup))
             return true;
         act(in, phase, now_ns);
         if (guardian_kill_failed(g, now_ns) ||
@@ -323,7 +380,7 @@ _Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *ti
         say("%s: fork: %s", g->plan->name, strerror(errno));
         end_without_job(g, EXIT_FAILED);
     }
-    guardian_let_go_of_streams();
+    streams_let_go();
     cgroup_sweep(&g->cgroup);
 
     if (!watch(&in)) {

@@ -6,6 +6,7 @@
 
 #include "tools/common/exit_code.h"
 #include "tools/run/say.h"
+#include "tools/run/streams.h"
 
 #define NS_PER_SEC INT64_C(1000000000)
 
@@ -30,11 +31,13 @@ static void on_reaped(pid_t pid, int status, void *arg)
         out->g->tree.spare = 0;
         out->g->peer_gone = true;
     }
+    if (pid == out->g->witness.pid && !WIFSTOPPED(status) && !WIFCONTINUED(status))
+        out->g->witness.pid = 0;
 }
 
 static void forward_signals(struct outer *out)
 {
-    const struct guardian *g = out->g;
+    struct guardian *g = out->g;
     struct signalfd_siginfo info;
 
     while (signals_next(g->plan->signals, &info)) {
@@ -42,10 +45,13 @@ static void forward_signals(struct outer *out)
 
         if (word == SIGCHLD)
             continue;
+        /* The inner one has us go on because the job does. */
+        if (word == SIGCONT && out->inner && info.ssi_pid == (uint32_t)out->inner)
+            continue;
         if (!out->inner && signals_ends(word))
             out->told_to_end = true;
-        if (signals_from_terminal(&info))
-            word |= GUARDIAN_FROM_TERMINAL;
+        if (witness_saw(&g->witness, word))
+            word |= GUARDIAN_OF_GROUP;
         guardian_tell(g, word);
     }
 }
@@ -94,6 +100,7 @@ static void await_release(struct outer *out, int64_t now_ns)
 
     if (!out->reaped_ns) {
         out->reaped_ns = now_ns;
+        witness_end(&g->witness);
         cgroup_remove(&g->cgroup);
     }
     if (now_ns < out->reaped_ns + RELEASE_PATIENCE_NS || out->unreleased)
@@ -108,7 +115,8 @@ static bool after_inner(struct outer *out, bool empty, int64_t now_ns)
 {
     struct guardian *g = out->g;
 
-    if (atomic_load(&g->shared->gave_up) || empty)
+    witness_end(&g->witness); /* a child, too, and the tree is empty when there is none */
+    if (atomic_load(&g->shared->gave_up) || atomic_load(&g->shared->reaped) || empty)
         return true;
     if (!g->kill_since_ns && !out->lost)
         say("%s: the inner guardian was killed; killing the job", g->plan->name);
@@ -123,7 +131,7 @@ static void watch(struct outer *out)
     for (;;) {
         int64_t now_ns = timeline_now_ns(), next_ns;
         enum timeline_phase phase = guardian_judge(g, now_ns);
-        bool empty = tree_reap(on_reaped, out) && cgroup_is_empty(&g->cgroup);
+        bool empty = tree_reap(&g->tree, on_reaped, out) && cgroup_is_empty(&g->cgroup);
 
         /* Checked after the lease: a lease that the inner guardian has released is not lost. */
         if (atomic_load(&g->shared->reaped))
@@ -160,12 +168,13 @@ int guardian_outer(struct guardian *g, pid_t inner)
     g->on_reaped = on_reaped;
     g->on_reaped_arg = &out;
     timeline_init(&g->timeline, g->plan->ttl_ns, g->plan->ttl_ns / 50);
-    guardian_let_go_of_streams();
+    streams_let_go();
     watch(&out);
 
     if (atomic_load(&shared->gave_up))
         return shared->exit_code;
-    if (!tree_reap(on_reaped, &out) || !cgroup_is_empty(&g->cgroup)) {
+    if (!atomic_load(&shared->reaped) &&
+        (!tree_reap(&g->tree, on_reaped, &out) || !cgroup_is_empty(&g->cgroup))) {
         guardian_say_left(g);
         return out.lost ? EXIT_LOST : EXIT_FAILED;
     }

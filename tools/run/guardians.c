@@ -33,7 +33,9 @@ static int prepare(struct guardian *g)
     if (beat_make(&g->beat, g->plan->heartbeat_ns) < 0)
         return -1;
     g->timer_fd = timeline_timer();
-    return g->timer_fd < 0 ? -1 : tree_init(&g->tree, 0);
+    if (g->timer_fd < 0 || tree_init(&g->tree, 0) < 0)
+        return -1;
+    return tree_leave_alone(&g->tree); /* what is there before the job is no part of it */
 }
 
 /* What the guardians open after the grant: a client that joins, its events, the job's group, and a process of /proc that they
@@ -95,6 +97,8 @@ int guardians_run(struct guardian *g, const struct hold *hold)
     int code;
 
     g->hold = *hold;
+    g->group = getpgrp();
+    g->session = getsid(0);
     if (hold_tickets(hold, tickets) < 0)
         return fail(g, "", hf_last_message());
     inner = fork();
@@ -108,11 +112,13 @@ int guardians_run(struct guardian *g, const struct hold *hold)
         g->peer_fd = g->outer_fd;
         guardian_inner(g, tickets);
     }
+    witness_begin(&g->witness, g->plan->signals);
     close(g->inner_link_fd);
     close(g->outer_fd);
     g->peer_fd = pidfd_open_(inner); /* without one its SIGCHLD is enough */
     explicit_bzero(tickets, sizeof(tickets));
     code = guardian_outer(g, inner);
+    witness_free(&g->witness);
     hold_free(&g->hold); /* the leases that are left to lapse */
     guardians_free(g);
     return code;

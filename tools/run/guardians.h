@@ -1,8 +1,12 @@
 /* The two guardians of a job.
  *
  *   outer   the process that the user sees: forwards signals, gives the exit code, backs up inner
- *    `- inner   starts the job, stops it by the timeline, reaps the tree, releases
- *        `- job ...
+ *    |- inner   starts the job, stops it by the timeline, reaps the tree, releases
+ *    |   `- job ...
+ *    `- witness   tells signals to the process group from those to the outer one alone
+ *
+ * The inner one has a session of its own, so no signal to one process group takes both. The job stays in the outer one's session, and
+ * with a terminal in its process group, where the shell and the terminal look for it. Without one it has a group of its own.
  *
  * Both are child subreapers; each has its own session with the agent and its own timers on the
  * validity. If one dies the other kills the whole tree; only then is the lock released. While there

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -48,12 +49,49 @@ static void take_manager_words(pid_t run)
     }
 }
 
+/* The new process waits at the gate until the caller is in a session of its own: a process of the job must never see both guardians in
+ * one process group. */
+static int make_gate(const struct job_start *start)
+{
+    return start->leave_session ? eventfd(0, EFD_CLOEXEC) : -1;
+}
+
+static void open_gate(int gate)
+{
+    static const uint64_t one = 1;
+    ssize_t written;
+
+    if (gate < 0)
+        return;
+    (void)setsid(); /* never fails: who was forked leads no group */
+    written = write(gate, &one, sizeof(one));
+    (void)written;
+    close(gate);
+}
+
+static void pass_gate(int gate)
+{
+    uint64_t one;
+    ssize_t got = gate < 0 ? 0 : read(gate, &one, sizeof(one));
+
+    (void)got; /* without the parent there is PDEATHSIG */
+}
+
 int job_start(const struct job_start *start, pid_t *ret_pid, bool *ret_inside)
 {
+    int gate = make_gate(start);
     pid_t parent = getpid(), run = getppid();
     bool inside;
-    pid_t pid = fork_into(start->cgroup, &inside);
+    pid_t pid;
 
+    if (start->leave_session && gate < 0)
+        return -1;
+    pid = fork_into(start->cgroup, &inside);
+    if (pid != 0) {
+        if (pid > 0 && start->own_group)
+            (void)setpgid(pid, pid); /* both do it: neither may rely on the other to be first */
+        open_gate(gate);
+    }
     if (pid < 0)
         return -1;
     if (pid > 0) {
@@ -61,10 +99,13 @@ int job_start(const struct job_start *start, pid_t *ret_pid, bool *ret_inside)
         *ret_inside = inside;
         return 0;
     }
+    if (start->own_group)
+        (void)setpgid(0, 0);
     /* Set first, then compared: otherwise a parent that died before would go unnoticed. */
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (getppid() != parent)
         _exit(EXIT_FAILED);
+    pass_gate(gate);
     if (!inside)
         cgroup_enter(start->cgroup);
     if (start->output_to_stderr)

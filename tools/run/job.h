@@ -15,6 +15,8 @@ struct job_start {
     const struct cgroup *cgroup;   /* entered by the child */
     bool output_to_stderr;         /* for the hook: stdout is the job's */
     bool no_new_privs;             /* set-uid programs give it no rights */
+    bool own_group;                /* a process group, which it leads */
+    bool leave_session;            /* the caller does so, before the command is executed */
     atomic_int *failed;            /* in shared memory: errno of an exec that failed */
 };
 

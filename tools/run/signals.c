@@ -2,23 +2,6 @@
 
 #include <unistd.h>
 
-/* Signals raised by the process itself, and those of terminal input and output. */
-static bool left_alone(int signal)
-{
-    switch (signal) {
-    case SIGSEGV:
-    case SIGBUS:
-    case SIGFPE:
-    case SIGILL:
-    case SIGTRAP:
-    case SIGABRT:
-    case SIGSYS:
-        return true;
-    default:
-        return false;
-    }
-}
-
 int signals_take(struct signals *signals)
 {
     const struct sigaction by_default = {.sa_handler = SIG_DFL};
@@ -32,10 +15,6 @@ int signals_take(struct signals *signals)
     for (int i = 1; i <= SIGRTMAX; i++) {
         struct sigaction action;
 
-        if (left_alone(i))
-            sigdelset(&blocked, i);
-        if (left_alone(i) || i == SIGPIPE || i == SIGTTIN || i == SIGTTOU)
-            continue;
         /* Blocked signals are queued even when ignored: ignored ones must not be read. */
         if (sigaction(i, NULL, &action) == 0 && action.sa_handler != SIG_IGN)
             sigaddset(&read_, i);
@@ -54,7 +33,10 @@ void signals_give_back(const struct signals *signals)
 
 bool signals_next(const struct signals *signals, struct signalfd_siginfo *ret_info)
 {
-    return read(signals->fd, ret_info, sizeof(*ret_info)) == (ssize_t)sizeof(*ret_info);
+    while (read(signals->fd, ret_info, sizeof(*ret_info)) == (ssize_t)sizeof(*ret_info))
+        if (ret_info->ssi_signo != SIGPIPE || ret_info->ssi_pid != (uint32_t)getpid())
+            return true; /* else our own reader is gone, and write() has said so */
+    return false;
 }
 
 bool signals_ends(int signal)
@@ -65,6 +47,8 @@ bool signals_ends(int signal)
     case SIGURG:
     case SIGWINCH:
     case SIGTSTP:
+    case SIGTTIN:
+    case SIGTTOU:
         return false;
     default:
         return true;

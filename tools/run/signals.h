@@ -1,5 +1,6 @@
 /* The signals of a guardian: all are blocked and read from a descriptor; the job gets mask and
- * dispositions as the caller had them. A signal that the caller ignores (nohup) stays ignored. */
+ * dispositions as the caller had them. A signal that the caller ignores (nohup) stays ignored. A fault of the process itself,
+ * such as SIGSEGV, still ends it: the kernel does not heed the mask then. */
 #ifndef HOLDFAST_TOOLS_RUN_SIGNALS_H
 #define HOLDFAST_TOOLS_RUN_SIGNALS_H
 

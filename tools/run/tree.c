@@ -20,17 +20,20 @@
 #define HUNT_LOOKS     100
 #define HUNT_DEPTH     8 /* generations of slow-dying processes, each with a child */
 #define HUNT_PAUSE_NS  200000
+#define HUNT_PASSES    50
+#define CHILDREN_BYTES 4096 /* some hundreds; the next pass finds more */
 
 struct tree_process {
     pid_t pid, parent;
     unsigned long long start; /* clock ticks since boot */
     bool alive, ours;
+    char state;
     char command[16];
 };
 
 int tree_init(struct tree *tree, pid_t spare)
 {
-    *tree = (struct tree){.root = getpid(), .spare = spare};
+    *tree = (struct tree){.root = getpid(), .session = getsid(0), .spare = spare};
     if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
         return -1;
     tree->proc = opendir("/proc");
@@ -48,8 +51,11 @@ void tree_free(struct tree *tree)
     if (tree->proc)
         closedir(tree->proc);
     free(tree->processes);
+    free(tree->others);
     tree->proc = NULL;
     tree->processes = NULL;
+    tree->others = NULL;
+    tree->other_count = 0;
 }
 
 static bool read_stat(int proc, pid_t pid, struct tree_process *process)
@@ -58,7 +64,8 @@ static bool read_stat(int proc, pid_t pid, struct tree_process *process)
 
     if (process_stat(proc, pid, &stat) < 0)
         return false;
-    *process = (struct tree_process){.pid = pid, .parent = stat.parent, .start = stat.start};
+    *process = (struct tree_process){
+        .pid = pid, .parent = stat.parent, .start = stat.start, .state = stat.state};
     memcpy(process->command, stat.command, sizeof(process->command));
     /* A leader that called pthread_exit() is shown as a zombie while its other threads run on. */
     process->alive = (stat.state != 'Z' && stat.state != 'X') || stat.threads > 1;
@@ -111,6 +118,78 @@ static ssize_t scan(struct tree *tree)
     return (ssize_t)count;
 }
 
+static bool is_other(const struct tree *tree, pid_t pid)
+{
+    for (size_t i = 0; i < tree->other_count; i++)
+        if (tree->others[i] == pid)
+            return true;
+    return false;
+}
+
+struct children {
+    char text[CHILDREN_BYTES];
+    size_t size;
+};
+
+static bool read_children(const struct tree *tree, pid_t parent, struct children *ret_children)
+{
+    char path[48];
+    ssize_t got;
+    size_t size = 0;
+    int fd;
+
+    snprintf(path, sizeof(path), "%d/task/%d/children", (int)parent, (int)parent);
+    fd = openat(dirfd(tree->proc), path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false; /* also on a kernel without CONFIG_PROC_CHILDREN: scans must do then */
+    while (size < sizeof(ret_children->text) - 1 &&
+           (got = read(fd, ret_children->text + size, sizeof(ret_children->text) - 1 - size)) > 0)
+        size += (size_t)got;
+    close(fd);
+    ret_children->text[size] = '\0';
+    ret_children->size = size;
+    return true;
+}
+
+/* The next pid of the list; 0 at its end. */
+static pid_t next_child(char **rest)
+{
+    long pid = strtol(*rest, rest, 10);
+
+    return pid > 0 && **rest == ' ' ? (pid_t)pid : 0; /* else it is cut off */
+}
+
+static int add_other(struct tree *tree, pid_t pid)
+{
+    pid_t *more = realloc(tree->others, (tree->other_count + 1) * sizeof(*more));
+
+    if (!more)
+        return -1;
+    tree->others = more;
+    more[tree->other_count++] = pid;
+    return 0;
+}
+
+int tree_leave_alone(struct tree *tree)
+{
+    struct children children;
+    char *rest = children.text;
+    ssize_t count;
+    pid_t pid;
+    int rc = 0;
+
+    if (read_children(tree, tree->root, &children) && children.size < sizeof(children.text) - 1) {
+        while (rc == 0 && (pid = next_child(&rest)))
+            rc = add_other(tree, pid);
+        return rc;
+    }
+    count = scan(tree);
+    for (ssize_t i = 0; i < count && rc == 0; i++)
+        if (tree->processes[i].parent == tree->root)
+            rc = add_other(tree, tree->processes[i].pid);
+    return count < 0 ? -1 : rc;
+}
+
 /* Marks the descendants of the root. A parent is older than its child: a younger "parent" has only
  * reused the pid of a dead one. */
 static void mark(struct tree *tree, size_t count)
@@ -125,7 +204,7 @@ static void mark(struct tree *tree, size_t count)
         for (size_t i = 0; i < count; i++) {
             struct tree_process *child = &tree->processes[i], *parent;
 
-            if (child->ours)
+            if (child->ours || (child->parent == tree->root && is_other(tree, child->pid)))
                 continue;
             parent = find(tree, count, child->parent);
             if (parent && parent->ours && parent->start <= child->start)
@@ -155,6 +234,24 @@ static int signal_process(int proc, const struct tree_process *process, int sign
     return error;
 }
 
+static void note(struct tree_outcome *outcome, const struct tree_process *process, int error)
+{
+    if (outcome->living < TREE_SOME) {
+        outcome->some[outcome->living].pid = process->pid;
+        memcpy(outcome->some[outcome->living].command, process->command,
+               sizeof(outcome->some[0].command));
+    }
+    outcome->living++;
+    if (outcome->stubborn.pid &&
+        (outcome->stubborn.error ? true : !error && process->start >= outcome->stubborn.start))
+        return;
+    outcome->stubborn.pid = process->pid;
+    outcome->stubborn.start = process->start;
+    outcome->stubborn.state = process->state;
+    outcome->stubborn.error = error;
+    memcpy(outcome->stubborn.command, process->command, sizeof(outcome->stubborn.command));
+}
+
 int tree_signal(struct tree *tree, int signal, struct tree_outcome *ret_outcome)
 {
     struct tree_outcome outcome = {0};
@@ -170,19 +267,8 @@ int tree_signal(struct tree *tree, int signal, struct tree_outcome *ret_outcome)
         if (!process->ours || !process->alive || process->pid == tree->spare)
             continue;
         error = signal ? signal_process(dirfd(tree->proc), process, signal) : 0;
-        if (error == ESRCH)
-            continue;
-        if (outcome.living < TREE_SOME) {
-            outcome.some[outcome.living].pid = process->pid;
-            memcpy(outcome.some[outcome.living].command, process->command,
-                   sizeof(outcome.some[0].command));
-        }
-        outcome.living++;
-        if (!outcome.stubborn || error) {
-            outcome.stubborn = process->pid;
-            outcome.error = error;
-            memcpy(outcome.command, process->command, sizeof(outcome.command));
-        }
+        if (error != ESRCH)
+            note(&outcome, process, error);
     }
     if (ret_outcome)
         *ret_outcome = outcome;
@@ -197,69 +283,126 @@ static bool is_dead(pid_t child)
            info.si_pid != 0;
 }
 
-/* Another session than ours was made within the tree, and is entered only by fork: its process
- * groups are killed as a whole, which no fork escapes. Our own session may have others' processes.
- * The session is read first, since a process cannot return to ours. */
-static void kill_child(pid_t child)
+/* Made within the tree, and entered only by fork: killed as a whole, which no fork escapes. In the session that we began in
+ * others may have groups, too. The group cannot be another's by now, since `child` is in it and we have not reaped it. */
+static bool group_is_ours(const struct tree *tree, pid_t child, pid_t session, pid_t group)
 {
-    pid_t session = getsid(child), group = getpgid(child);
-
-    if (is_dead(child))
-        return;
-    (void)setpriority(PRIO_PROCESS, (id_t)child, -20); /* so that it dies faster; if permitted */
-    kill(session > 0 && session != getsid(0) && group > 0 ? -group : child, SIGKILL);
+    if (session <= 0 || group <= 0 || group == getpgrp())
+        return false;
+    return session != tree->session || group == child || group == tree->group;
 }
 
-/* Reads the children of one process. Its pid cannot be reused: it is us, or our child, and not
+/* The session is read first, since a process cannot return to ours. `killed`: the group that was killed last. */
+static void kill_child(const struct tree *tree, pid_t child, pid_t *killed)
+{
+    pid_t session = getsid(child), group = getpgid(child);
+    bool whole = group_is_ours(tree, child, session, group);
+
+    if (is_dead(child) && !(whole && group == tree->group))
+        return;
+    (void)setpriority(PRIO_PROCESS, (id_t)child, -20); /* so that it dies faster; if permitted */
+    if (!whole)
+        kill(child, SIGKILL);
+    else if (group != *killed)
+        kill(-group, SIGKILL);
+    if (whole)
+        *killed = group;
+}
+
+/* Kills the children of one process and, to some depth, theirs. Its pid cannot be reused: it is our child, and not
  * reaped. */
 static void kill_below(const struct tree *tree, pid_t parent, int depth)
 {
-    char path[48], text[4096], *rest = text;
+    struct children children;
     struct tree_process child;
-    ssize_t got;
-    long pid;
-    int fd;
+    char *rest = children.text;
+    pid_t pid;
 
-    snprintf(path, sizeof(path), "%d/task/%d/children", (int)parent, (int)parent);
-    fd = openat(dirfd(tree->proc), path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return; /* also on a kernel without CONFIG_PROC_CHILDREN: scans must do then */
-    got = read(fd, text, sizeof(text) - 1);
-    close(fd);
-    text[got > 0 ? got : 0] = '\0';
-    while ((pid = strtol(rest, &rest, 10)) > 0 && *rest == ' ') { /* else it is cut off */
-        if (parent == tree->root && pid != tree->spare)
-            kill_child((pid_t)pid);
-        else if (parent != tree->root && read_stat(dirfd(tree->proc), (pid_t)pid, &child) &&
-                 child.parent == parent)
+    if (!read_children(tree, parent, &children))
+        return;
+    while ((pid = next_child(&rest))) {
+        if (read_stat(dirfd(tree->proc), pid, &child) && child.parent == parent)
             (void)signal_process(dirfd(tree->proc), &child, SIGKILL);
-        if (depth > 0 && pid != tree->spare)
-            kill_below(tree, (pid_t)pid, depth - 1);
+        if (depth > 1)
+            kill_below(tree, pid, depth - 1);
     }
 }
 
-bool tree_reap(tree_reaped_fn *fn, void *arg)
+/* Our own children first, in passes that come at once for as long as there are new ones: on this processor nobody else runs meanwhile,
+ * so that they cannot leave children faster than they are found. */
+static void kill_children(const struct tree *tree)
+{
+    static struct children now,
+        before; /* static: large, and guardians have one thread that kills */
+    char *rest;
+    pid_t pid, killed;
+
+    before.size = 0;
+    for (int i = 0; i < HUNT_PASSES && read_children(tree, tree->root, &now); i++) {
+        if (i > 0 && now.size == before.size && memcmp(now.text, before.text, now.size) == 0)
+            break;
+        killed = 0;
+        for (rest = now.text; (pid = next_child(&rest));)
+            if (pid != tree->spare && !is_other(tree, pid))
+                kill_child(tree, pid, &killed);
+        before = now;
+    }
+    for (rest = before.text; before.size && (pid = next_child(&rest));)
+        if (pid != tree->spare && !is_other(tree, pid))
+            kill_below(tree, pid, HUNT_DEPTH);
+}
+
+/* With others' children there is always a child left. A scan that finds no descendant may have missed one that was just getting a
+ * new parent: two in a row have not. */
+static bool only_others_are_left(struct tree *tree)
+{
+    for (int i = 0; i < 2; i++) {
+        ssize_t count = scan(tree);
+
+        if (count < 0)
+            return false;
+        mark(tree, (size_t)count);
+        for (ssize_t k = 0; k < count; k++)
+            if (tree->processes[k].ours)
+                return false;
+    }
+    return true;
+}
+
+static bool reap_other(struct tree *tree, pid_t pid, int status)
+{
+    for (size_t i = 0; i < tree->other_count; i++) {
+        if (tree->others[i] != pid)
+            continue;
+        if (WIFEXITED(status) || WIFSIGNALED(status))
+            tree->others[i] = tree->others[--tree->other_count];
+        return true;
+    }
+    return false;
+}
+
+bool tree_reap(struct tree *tree, tree_reaped_fn *fn, void *arg)
 {
     for (;;) {
         int status;
         pid_t pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED | __WALL);
 
         if (pid == 0)
-            return false;
-        if (pid > 0)
+            return tree->other_count > 0 && !tree->spare && only_others_are_left(tree);
+        if (pid > 0 && !reap_other(tree, pid, status))
             fn(pid, status, arg);
-        else if (errno != EINTR)
+        else if (pid < 0 && errno != EINTR)
             return errno == ECHILD;
     }
 }
 
-bool tree_hunt(const struct tree *tree, tree_reaped_fn *fn, void *arg)
+bool tree_hunt(struct tree *tree, tree_reaped_fn *fn, void *arg)
 {
     const struct timespec pause = {.tv_nsec = HUNT_PAUSE_NS};
 
     for (int i = 0; i < HUNT_LOOKS; i++) {
-        kill_below(tree, tree->root, HUNT_DEPTH);
-        if (tree_reap(fn, arg))
+        kill_children(tree);
+        if (tree_reap(tree, fn, arg))
             return true;
         nanosleep(&pause, NULL); /* they need CPU time to die */
     }

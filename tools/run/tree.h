@@ -17,8 +17,12 @@
 struct tree_process;
 
 struct tree {
-    pid_t root;  /* this process */
-    pid_t spare; /* a child that is not signalled, while its descendants are; 0 none */
+    pid_t root;    /* this process */
+    pid_t session; /* its session at the time of tree_init() */
+    pid_t spare;   /* a child that is not signalled, while its descendants are; 0 none */
+    pid_t group;   /* a process group that a process of the tree has made in that session; 0 none */
+    pid_t *others; /* children that are no part of the tree, nor are their descendants */
+    size_t other_count;
     DIR *proc;
     struct tree_process *processes; /* kept between scans, so that killing needs no new memory */
     size_t capacity;
@@ -32,29 +36,37 @@ struct tree_outcome {
         pid_t pid;
         char command[16];
     } some[TREE_SOME]; /* the first of them */
-    pid_t stubborn;    /* a living one, for messages; 0 none */
-    int error;         /* errno of signalling it, 0 when the signal was sent */
-    char command[16];
+    /* One of them, for messages: one that may not be signalled, else the oldest. `pid` 0: none. */
+    struct {
+        pid_t pid;
+        unsigned long long start;
+        char state; /* as in /proc/PID/stat */
+        int error;  /* errno of signalling it, 0 when the signal was sent */
+        char command[16];
+    } stubborn;
 };
 
 /* Makes this process a subreaper. 0, or -1 with errno. */
 int tree_init(struct tree *tree, pid_t spare);
 void tree_free(struct tree *tree);
 
+/* Leaves the children that this process has now out of the tree for good: they are its caller's. 0, or -1 with errno. */
+int tree_leave_alone(struct tree *tree);
+
 /* Sends `signal` (0: only counts) to every living descendant. 0, or -1 with errno when /proc cannot
  * be read. */
 int tree_signal(struct tree *tree, int signal, struct tree_outcome *ret_outcome);
 
-/* Called by tree_reap() for one child. */
+/* Called by tree_reap() for one child of the tree. */
 typedef void tree_reaped_fn(pid_t pid, int status, void *arg);
 
 /* Reaps the dead and reports each, also stops and continuations; never blocks. Returns true when no
  * child is left: the tree is empty. */
-bool tree_reap(tree_reaped_fn *fn, void *arg);
+bool tree_reap(struct tree *tree, tree_reaped_fn *fn, void *arg);
 
 /* Kills and reaps our children, and theirs, in many passes of some microseconds each, for 30 ms or
  * until the tree is empty. A scan is too slow for processes that live for milliseconds and leave a
  * child each; when their parent ends such children become ours. Returns whether the tree is empty. */
-bool tree_hunt(const struct tree *tree, tree_reaped_fn *fn, void *arg);
+bool tree_hunt(struct tree *tree, tree_reaped_fn *fn, void *arg);
 
 #endif

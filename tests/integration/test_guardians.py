@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""The two guardians of `holdfast run`: what no signal, no reader of their words and no storm of forks may do to them."""
+import fcntl
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from jobs import TOUGH, TTL_S, Job, S, Watcher, assert_at, python, ready, without_groups  # noqa: E402
+from rig import BUILD, OTHER_UID, SLOW, alive, boottime_ns, main, scenario, stat_letter, wait_until  # noqa: E402
+
+# A job that tells each signal which it gets, and whose child does, too; USR2 ends either.
+COUNTS = """
+import os, signal, sys, time
+child = os.fork() == 0
+def told(number, frame):
+    os.write(1, b"%s %d\\n" % (b"child" if child else b"job", number))
+    if number == signal.SIGUSR2:
+        os._exit(0)
+for number in (1, 2, 3, 6, 10, 12, 13, 15, 21, 22, 34):
+    signal.signal(number, told)
+if child:
+    os.write(1, b"up\\n")
+while True:
+    time.sleep(60)
+"""
+
+
+def told_until_quiet(read_line, quiet_s=0.4):
+    """The lines that come until none comes for so long."""
+    lines = []
+    while (line := read_line(quiet_s * SLOW)) is not None:
+        lines.append(line)
+    return sorted(lines)
+
+
+def lines_of(file):
+    def read_line(timeout_s):
+        if not select.select([file], [], [], timeout_s)[0]:
+            return None
+        return file.readline().decode().strip()
+    return read_line
+
+
+# --- signals -------------------------------------------------------------------------------------------
+
+
+@scenario("no SIGKILL to one process group takes both guardians: the job is dead, and its lock free", sanitizers=False, needs_root=True)
+def one_group_killed(run):
+    within = without_groups()  # else the agent helps
+    ready(run)
+    for whose in ("outer", "inner"):
+        job = Job(run, "-t", "30s", "job", *python(TOUGH), within=within).up()
+        inner = job.inner()
+        outer_group, inner_group = os.getpgid(job.pid), os.getpgid(inner)
+        assert outer_group != inner_group and os.getsid(job.pid) != os.getsid(inner)
+        began_ns = boottime_ns()
+        os.killpg(outer_group if whose == "outer" else inner_group, signal.SIGKILL)
+        assert_at("the end of the tree", job.death_ns(), began_ns, early_s=0, late_s=1 * SLOW)
+        assert job.wait() == (-signal.SIGKILL if whose == "outer" else 125), job.process.err
+        run.keys_gone("job", 2)
+
+
+@scenario("timeout -k around a run whose job does not heed SIGTERM: nothing of the job outlives the lock", sanitizers=False, needs_root=True)
+def timeout_kills(run):
+    within = without_groups()
+    ready(run)
+    job = Job(run, "-t", "30s", "job", *python(TOUGH), within=[*within, "timeout", "-k", "0.3", "0.5"])
+    job.up()
+    job.death_ns(5)
+    run.keys_gone("job", 2)
+    job.wait()
+
+
+@scenario("a signal to the process group reaches each process of the job once, one to run the command alone")
+def once_each(run):
+    ready(run)
+    job = Job(run, "job", *python(COUNTS)).up()
+    read_line = lines_of(job.out)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
+        os.killpg(job.pid, number)
+        assert told_until_quiet(read_line) == [f"child {number}", f"job {number}"], number
+        job.process.signal(number)
+        assert told_until_quiet(read_line) == [f"job {number}"], number
+    job.process.signal(signal.SIGUSR2)
+    assert job.wait() == 0, job.process.err
+
+
+@scenario("signals of terminal, pipe and abort are passed on as any other, and the guardians live on", sanitizers=False)
+def others_passed_on(run):
+    ready(run)
+    job = Job(run, "job", *python(COUNTS)).up()
+    read_line = lines_of(job.out)
+    for number in (signal.SIGPIPE, signal.SIGABRT, signal.SIGTTIN, signal.SIGTTOU, signal.SIGRTMIN):
+        job.process.signal(number)
+        assert told_until_quiet(read_line) == [f"job {int(number)}"], number
+    job.process.signal(signal.SIGUSR2)
+    assert job.wait() == 0, job.process.err
+    job = Job(run, "job", "sh", "-c", "echo up; sleep 60").up()
+    job.process.signal(signal.SIGABRT)
+    assert job.wait() == 128 + signal.SIGABRT, job.process.err
+    run.keys_gone("job")
+
+
+# A shell with job control, which is told what to do: to wait, to continue the command in the foreground, to signal its group.
+SHELL = """
+import os, signal, sys
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+pid = os.fork()
+if pid == 0:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    os.execvp(sys.argv[1], sys.argv[1:])
+commands = os.fdopen(int(os.environ["COMMANDS"]), "r")
+for line in commands:
+    if line.strip() == "wait":
+        _, status = os.waitpid(pid, os.WUNTRACED)
+        stopped = os.WIFSTOPPED(status)
+        print("stopped" if stopped else "exit %d" % os.waitstatus_to_exitcode(status), flush=True)
+        if stopped:
+            os.tcsetpgrp(0, os.getpgrp())
+    elif line.strip() == "fg":
+        os.tcsetpgrp(0, pid)
+        os.killpg(pid, signal.SIGCONT)
+    else:
+        os.killpg(pid, int(line))
+"""
+
+
+class Terminal:
+    """A run as the foreground job of a shell on a terminal."""
+
+    def __init__(self, run, *argv, within=()):
+        self.ours, theirs = os.openpty()
+        settings = termios.tcgetattr(theirs)
+        settings[1] &= ~termios.OPOST
+        settings[3] &= ~termios.ECHO
+        termios.tcsetattr(theirs, termios.TCSANOW, settings)
+        read_end, self.commands = os.pipe()
+        self.file = os.fdopen(self.ours, "rb", buffering=0)
+        self.process = run.spawn(sys.executable, "-c", SHELL, *within, BUILD / "bin" / "holdfast", "run", *argv, stdin=theirs, stdout=theirs,
+                                 preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0), pass_fds=[read_end],
+                                 env={"COMMANDS": str(read_end)})
+        os.close(theirs)
+        os.close(read_end)
+        self.read_line = lines_of(self.file)
+
+    def shell(self, command):
+        os.write(self.commands, f"{command}\n".encode())
+
+    def line(self):
+        line = self.read_line(15 * SLOW)
+        assert line is not None, self.process.err
+        return line
+
+    def close(self):
+        os.close(self.commands)
+        self.file.close()
+
+
+@scenario("on a terminal, too: a key or a signal to the process group reaches the job once, and the job reads from it")
+def terminal(run):
+    ready(run)
+    t = Terminal(run, "job", *python(COUNTS))
+    assert t.line() == "up"
+    for send in (lambda: os.write(t.ours, b"\x03"), lambda: t.shell(2)):
+        send()
+        assert told_until_quiet(t.read_line) == ["child 2", "job 2"]
+    for number in (1, 15):
+        t.shell(number)
+        assert told_until_quiet(t.read_line) == [f"child {number}", f"job {number}"]
+    os.write(t.ours, b"\x1a")
+    t.shell("wait")
+    assert t.line() == "stopped"
+    t.shell("fg")
+    t.shell(15)
+    assert told_until_quiet(t.read_line) == ["child 15", "job 15"]
+    t.shell(12)
+    t.shell("wait")
+    assert told_until_quiet(t.read_line, 2) == ["child 12", "exit 0", "job 12"]
+    t.close()
+    t.process.wait()
+    t = Terminal(run, "job", "sh", "-c", "read line; echo got $line")
+    os.write(t.ours, b"hello\n")
+    assert t.line() == "got hello"
+    t.close()
+    t.process.wait()
+    run.keys_gone("job")
+
+
+@scenario("on a terminal: SIGKILL to the foreground group leaves nothing of the job, which has left it", needs_root=True, sanitizers=False)
+def terminal_group_killed(run):
+    within = without_groups()
+    ready(run)
+    t = Terminal(run, "-t", "30s", "job", *python(TOUGH), within=within)
+    assert t.line() == "up"
+    t.shell(9)
+    t.shell("wait")
+    assert t.line() == "exit -9"
+    run.keys_gone("job", 3)
+    t.close()
+    t.process.wait()
+
+
+# --- what is left behind -------------------------------------------------------------------------------
+
+
+@scenario("what reads the job's output ends by itself and keeps the last line")
+def drains(run):
+    ready(run)
+    for i in range(5):
+        log = run.dir / f"log{i}"
+        script = f"exec > >(sleep 0.2; cat > {log}); for i in $(seq 50); do echo line $i; done"
+        result = run.holdfast("run", "job", "bash", "-c", script)
+        assert result.rc == 0 and "left processes behind" not in result.err, result
+        assert len(log.read_text().splitlines()) == 50, log.read_text()
+
+
+@scenario("a child from before the run began is left alone, and the run does not wait for it")
+def older_children(run):
+    ready(run)
+    log = run.dir / "log"
+    for kill in (False, True):
+        script = f"exec > >(trap '' TERM; cat > {log}; sleep 1; echo end >> {log}); sleep 77.7 & echo $! >&2; " \
+                 f"exec {BUILD}/bin/holdfast run -t 30s job -- sh -c 'echo first; exec >&-; {'kill -9 $PPID; sleep 60' if kill else ''}'"
+        process = run.spawn("bash", "-c", script)
+        older = int(process.wait_err(r"^(\d+)\n").group(1))
+        assert process.wait(10) == (125 if kill else 0), process.err
+        run.keys_gone("job", 2)
+        assert alive(older), process.err
+        os.kill(older, signal.SIGKILL)
+        wait_until(lambda: log.exists() and log.read_text() == "first\nend\n", what="its end")
+        assert "left processes" not in process.err, process.err
+
+
+if __name__ == "__main__":
+    main()
