@@ -201,6 +201,7 @@ static int run(struct start *s)
     snprintf(agent.socket_path, sizeof(agent.socket_path), "%.590s/sock", dir);
     /* The configuration's check has judged the name. */
     (void)hf_table_name(s->config->name, s->config->system, geteuid(), agent.shm_name);
+    log_begin_thread();
     fleet_board_init(&agent.fleet_board);
     rc = stores_open(&agent, dir, why, sizeof(why));
     if (rc < 0) {

@@ -2,6 +2,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -18,12 +21,23 @@
 #include "shm/utf8.h"
 
 #define LINE_MAX_BYTES 1024 /* below PIPE_BUF: a line is written whole or not at all */
+#define FLUSH_MS       500  /* what a healthy file does not need, and a hung one does not get */
 
 static atomic_int most_level = LOG_LEVEL_INFO;
 /* Set by log_init() before there are threads. */
 static int log_fd = STDERR_FILENO;
-static bool to_journal, to_socket;
+static bool to_journal, to_socket, may_block;
 static atomic_uint dropped;
+
+/* Where a write may block there is a thread for it, and the others only queue their lines. */
+#define QUEUE_BYTES 65536
+static struct {
+    pthread_mutex_t lock; /* never held while anything is written */
+    pthread_cond_t more;
+    bool runs, writes;
+    size_t used;
+    char lines[QUEUE_BYTES]; /* each ends with a '\n' */
+} queue = {.lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER};
 
 /* systemd says in JOURNAL_STREAM what its end of stderr is: DEVICE:INODE. */
 static bool is_journal(const struct stat *st)
@@ -54,19 +68,123 @@ void log_init(enum log_level most)
         return;
     to_socket = S_ISSOCK(st.st_mode);
     to_journal = is_journal(&st);
-    /* A description with our own O_NONBLOCK: on the shared one it would affect every other writer.
-     * Files do not block, and a second offset in one would overwrite others' lines. */
+    may_block = !to_socket;
+    /* (!) A description with our own O_NONBLOCK: on the shared one it would affect every other writer.
+     * In a file, which may hang with its file system, a second offset would overwrite others' lines; another user's pipe cannot be
+     * opened. Those may block. */
     if (!S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
         return;
     fd = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (fd >= 0)
-        log_fd = fd;
+    if (fd < 0)
+        return;
+    log_fd = fd;
+    may_block = false;
+}
+
+/* --- the thread that writes ------------------------------------------------------------------- */
+
+static void write_whole(const char *line, size_t length)
+{
+    while (length > 0) {
+        ssize_t done = write(log_fd, line, length);
+
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return;
+        line += done;
+        length -= (size_t)done;
+    }
+}
+
+static void *write_queue(void *arg)
+{
+    static char lines[QUEUE_BYTES];
+
+    for (;;) {
+        size_t used, done = 0;
+
+        pthread_mutex_lock(&queue.lock);
+        queue.writes = false;
+        while (queue.used == 0)
+            pthread_cond_wait(&queue.more, &queue.lock);
+        used = queue.used;
+        memcpy(lines, queue.lines, used);
+        queue.used = 0;
+        queue.writes = true;
+        pthread_mutex_unlock(&queue.lock);
+        while (done < used) {
+            size_t length = (size_t)((char *)memchr(lines + done, '\n', used - done) - lines) + 1;
+
+            write_whole(lines + done, length - done);
+            done = length;
+        }
+    }
+    return arg;
+}
+
+static bool enqueue(const char *line, size_t length)
+{
+    bool room;
+
+    pthread_mutex_lock(&queue.lock);
+    room = length <= sizeof(queue.lines) - queue.used;
+    if (room) {
+        memcpy(queue.lines + queue.used, line, length);
+        queue.used += length;
+        pthread_cond_signal(&queue.more);
+    }
+    pthread_mutex_unlock(&queue.lock);
+    return room;
+}
+
+void log_begin_thread(void)
+{
+    sigset_t all, before;
+    pthread_t thread;
+
+    if (!may_block || queue.runs)
+        return;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    queue.runs = pthread_create(&thread, NULL, write_queue, NULL) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!queue.runs)
+        return;
+    (void)pthread_detach(thread);
+    (void)atexit(log_flush);
+}
+
+void log_flush(void)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    bool busy = queue.runs;
+
+    for (int i = 0; i < FLUSH_MS && busy; i++) {
+        pthread_mutex_lock(&queue.lock);
+        busy = queue.used > 0 || queue.writes;
+        pthread_mutex_unlock(&queue.lock);
+        if (busy)
+            nanosleep(&pause, NULL);
+    }
+}
+
+/* A pipe or terminal that takes a byte takes a line, unless others write to it, too. */
+static bool has_room(void)
+{
+    struct pollfd fd = {.fd = log_fd, .events = POLLOUT};
+
+    return !may_block || poll(&fd, 1, 0) == 1;
 }
 
 static bool write_line(const char *line, size_t length)
 {
     ssize_t done;
 
+    if (queue.runs)
+        return enqueue(line, length);
+    if (!has_room())
+        return false;
     do
         done = to_socket ? send(log_fd, line, length, MSG_DONTWAIT | MSG_NOSIGNAL)
                          : write(log_fd, line, length);

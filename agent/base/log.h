@@ -12,6 +12,14 @@ enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBU
 
 void log_init(enum log_level most);
 void log_set_level(enum log_level most);
+
+/* Before the threads of leases: starts one that writes, if stderr is a file, or another user's pipe or terminal. From then on no other thread
+ * waits for either. */
+void log_begin_thread(void);
+
+/* Waits until all lines are written, for half a second at most; done at exit(), too. */
+void log_flush(void);
+
 void log_write(enum log_level level, const char *format, ...) HF_PRINTF(2, 3);
 
 /* A line without a level, printed whatever log_init() was told: scripts wait for it ("holdfastd:

@@ -11,8 +11,8 @@ import termios
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from jobs import TOUGH, TTL_S, Job, S, Watcher, assert_at, python, ready, without_groups  # noqa: E402
-from rig import BUILD, OTHER_UID, SLOW, alive, boottime_ns, main, scenario, stat_letter, wait_until  # noqa: E402
+from jobs import TOUGH, TTL_S, Job, S, Watcher, assert_at, assert_killed_in_time, children, python, ready, without_groups  # noqa: E402
+from rig import BUILD, OTHER_UID, SLOW, alive, boottime_ns, main, scenario, wait_until  # noqa: E402
 
 # A job that tells each signal which it gets, and whose child does, too; USR2 ends either.
 COUNTS = """
@@ -208,6 +208,116 @@ def terminal_group_killed(run):
     run.keys_gone("job", 3)
     t.close()
     t.process.wait()
+
+
+# --- words that nobody reads -----------------------------------------------------------------------------
+
+
+SH_TOUGH = """trap "" TERM; (setsid sh -c 'trap "" TERM; echo up; while :; do sleep 1; done' &); while :; do sleep 1; done"""
+
+
+def full_pipe():
+    """A pipe of root's that nobody reads, and the words that execute a command with it as standard error."""
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    try:
+        while True:
+            os.write(write_end, b"x" * 4096)
+    except BlockingIOError:
+        pass
+    os.set_blocking(write_end, True)
+    return read_end, write_end, ["sh", "-c", f'exec "$@" 2>&{write_end}', "sh"]
+
+
+def stopped_terminal():
+    ours, theirs = os.openpty()
+    termios.tcflow(theirs, termios.TCOOFF)
+    return ours, theirs, ["sh", "-c", f'exec "$@" 2>&{theirs}', "sh"]
+
+
+@scenario("an ordinary user's run whose words go to a full pipe or a stopped terminal of another user: its job is dead before V",
+          needs_root=True, sanitizers=False)
+def nobody_reads(run):
+    ready(run, system=True)
+    for make in (full_pipe, stopped_terminal):
+        ours, theirs, within = make()
+        watcher = Watcher(run)
+        for more in ([], ["-v"]):
+            job = Job(run, *more, "-t", f"{TTL_S}s", "job", "sh", "-c", SH_TOUGH, within=within, pass_fds=[theirs], uid=OTHER_UID).up()
+            run.agents[0].sigstop()
+            assert_killed_in_time(job, watcher)
+            assert job.wait() == 124
+            run.agents[0].sigcont()
+            run.keys_gone("job", 10)
+        os.close(ours)
+        os.close(theirs)
+
+
+@scenario("a wait whose words go to a full pipe of another user ends with the lock, and what is left behind is ended",
+          needs_root=True, sanitizers=False)
+def nobody_reads_a_wait(run):
+    ready(run, system=True)
+    ours, theirs, within = full_pipe()
+    holder = run.holder()
+    holder.acquire("job")
+    job = Job(run, "-v", "job", "sh", "-c", "sleep 60 & echo up; exec >&-; exit 3", within=within, pass_fds=[theirs], uid=OTHER_UID)
+    time.sleep(0.5 * SLOW)  # it waits by then
+    holder.release()
+    job.up()
+    assert job.wait(10) == 3
+    run.keys_gone("job")
+    refused = run.holder()
+    refused.acquire("job")
+    job = Job(run, "-n", "job", "true", within=within, pass_fds=[theirs], uid=OTHER_UID)
+    assert job.wait(5) == 75
+    os.close(ours)
+    os.close(theirs)
+
+
+@scenario("an agent whose log goes to a full pipe of another user grants and renews all the same", needs_root=True, sanitizers=False)
+def nobody_reads_the_log(run):
+    run.redis(3)
+    fifo, script = run.dir / "fifo", run.dir / "agent.sh"
+    os.mkfifo(fifo)
+    fifo.chmod(0o666)
+    reader = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        while True:
+            os.write(reader, b"x" * 4096)
+    except BlockingIOError:
+        pass
+    run.runtime_dir.chmod(0o777)
+    holdfastd = run.for_others(BUILD / "bin" / "holdfastd")
+    script.write_text(f'#!/bin/sh\nexec 2>{fifo}; while [ -w {fifo} ]; do sleep 0.01; done; exec {holdfastd} "$@"\n')
+    script.chmod(0o755)
+    run.agent(ttl=f"{TTL_S}s", program=script, uid=OTHER_UID, wait=False)
+    time.sleep(0.3)
+    fifo.chmod(0o600)
+    env = {"HOLDFAST_RUNTIME_DIR": str(run.runtime_dir)}
+    wait_until(lambda: run.holdfast("run", "-n", "job", "true", uid=OTHER_UID, env=env).rc == 0, what="a grant", timeout_s=15)
+    process = run.start_holdfast("run", "job", "sleep", "4", uid=OTHER_UID, env=env)
+    while process.running:  # each end of a connection is a line
+        run.nodes[0].cmd("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        time.sleep(0.05)
+    assert process.wait() == 0, process.err
+    os.close(reader)
+
+
+@scenario("a file that hangs: guardians and waiters go on without it, and what it gets once it does not is in order", sanitizers=False)
+def file_hangs(run):
+    ready(run)
+    watcher = Watcher(run)
+    job = Job(run, "-v", "-t", f"{TTL_S}s", "job", *python(TOUGH)).up()
+    writer = wait_until(lambda: children(job.pid, "holdfast-writer"), what="the child that writes")[0]
+    os.kill(writer, signal.SIGSTOP)  # as if write() did not return
+    run.agents[0].sigstop()
+    assert_killed_in_time(job, watcher)
+    assert job.wait() == 124
+    assert "being lost" not in job.process.err
+    os.kill(writer, signal.SIGCONT)
+    job.process.wait_err("being lost(?s:.*)")
+    wait_until(lambda: not alive(writer), what="it ends with them")
+    run.agents[0].sigcont()
 
 
 # --- what is left behind -------------------------------------------------------------------------------

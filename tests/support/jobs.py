@@ -75,19 +75,21 @@ class Job:
         raise AssertionError(f"the job lives on\n{self.process.err}")
 
     def inner(self):
-        """The second guardian: the only child of the first."""
-        return wait_until(lambda: children(self.pid), what="the inner guardian")[0]
+        """The second guardian: the child of the first that has its name."""
+        return wait_until(lambda: children(self.pid, "holdfast"), what="the inner guardian")[0]
 
     def wait(self, *args):
         return self.process.wait(*args)
 
 
-def children(parent):
+def children(parent, command=None):
+    """Those of that name, if one is given."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
+                name, _, fields = (entry / "stat").read_text().partition("(")[2].rpartition(")")
+                if int(fields.split()[1]) == parent and command in (None, name):
                     found.append(int(entry.name))
             except (OSError, ValueError):
                 pass

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "agent/base/log.h"
@@ -235,6 +236,67 @@ static unsigned lines_of(const char *text, const char *line)
     return count;
 }
 
+/* In a process of its own, which cannot open the pipe anew. It hangs where a line blocks. */
+static void another_users(bool with_thread)
+{
+    int ends[2], status;
+    pid_t pid;
+
+    if (geteuid() != 0)
+        skip();
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    pid = fork();
+    if (pid == 0) {
+        alarm(20);
+        if (setresuid(65534, 65534, 65534) < 0 || dup2(ends[1], STDERR_FILENO) < 0)
+            _exit(1);
+        log_init(LOG_LEVEL_INFO);
+        if (with_thread)
+            log_begin_thread();
+        for (int i = 0; i < 20000; i++)
+            log_info("line %d that nobody reads", i);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+TEST(test_another_users_full_pipe_does_not_block)
+{
+    another_users(false);
+    another_users(true);
+}
+
+TEST(test_a_file_has_every_line_at_the_end)
+{
+    static char text[1 << 20];
+    FILE *file = tmpfile();
+    int status;
+    pid_t pid;
+
+    assert_non_null(file);
+    pid = fork();
+    if (pid == 0) {
+        dup2(fileno(file), STDERR_FILENO);
+        log_init(LOG_LEVEL_INFO);
+        log_info("before");
+        log_begin_thread();
+        for (int i = 0; i < 500; i++)
+            log_info("line %d", i);
+        log_flush();
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    rewind(file);
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+    assert_int_equal(lines_of(text, "info: "), 501);
+    assert_non_null(strstr(strstr(text, "info: before\n"), "info: line 499\n"));
+    (void)fclose(file);
+}
+
 TEST(test_what_others_can_cause_is_told_some_times_a_second)
 {
     struct log_limit limit = {0};
@@ -272,6 +334,8 @@ int main(void)
         cmocka_unit_test(test_priorities_for_the_journal),
         cmocka_unit_test(test_a_full_pipe_does_not_block),
         cmocka_unit_test(test_a_full_socket_does_not_block),
+        cmocka_unit_test(test_another_users_full_pipe_does_not_block),
+        cmocka_unit_test(test_a_file_has_every_line_at_the_end),
         cmocka_unit_test(test_what_others_can_cause_is_told_some_times_a_second),
     };
 

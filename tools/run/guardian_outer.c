@@ -114,13 +114,15 @@ static void await_release(struct outer *out, int64_t now_ns)
 static bool after_inner(struct outer *out, bool empty, int64_t now_ns)
 {
     struct guardian *g = out->g;
+    bool first;
 
     witness_end(&g->witness); /* a child, too, and the tree is empty when there is none */
     if (atomic_load(&g->shared->gave_up) || atomic_load(&g->shared->reaped) || empty)
         return true;
-    if (!g->kill_since_ns && !out->lost)
-        say("%s: the inner guardian was killed; killing the job", g->plan->name);
+    first = !g->kill_since_ns && !out->lost;
     guardian_kill_tree(g, now_ns);
+    if (first)
+        say("%s: the inner guardian was killed; killed the job", g->plan->name);
     return guardian_kill_failed(g, now_ns) || (out->told_to_end && g->complained);
 }
 

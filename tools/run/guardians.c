@@ -35,6 +35,7 @@ static int prepare(struct guardian *g)
     g->timer_fd = timeline_timer();
     if (g->timer_fd < 0 || tree_init(&g->tree, 0) < 0)
         return -1;
+    say_prepare();
     return tree_leave_alone(&g->tree); /* what is there before the job is no part of it */
 }
 

@@ -12,35 +12,70 @@
 #include <unistd.h>
 
 #include "tools/common/text.h"
+#include "tools/run/writer.h"
 
 static int say_fd = STDERR_FILENO;
-static bool say_socket, rewriting;
+static bool say_socket, say_writer, rewriting;
+static unsigned dropped;
 
-#define AWAY "\r\033[K" /* to the first column; erases the line */
+#define AWAY     "\r\033[K" /* to the first column; erases the line */
+#define FLUSH_MS 500        /* what a healthy file does not need, and a hung one does not get */
 
-/* O_NONBLOCK belongs to the open file description, which the job shares: so pipes and terminals are
- * reopened. A regular file is used as it is: a reopened one would be overwritten from its start. */
+static void flush(void)
+{
+    if (say_writer && say_fd >= 0)
+        writer_flush(say_fd, FLUSH_MS);
+}
+
+/* (!) O_NONBLOCK belongs to the open file description, which the job shares: so pipes and terminals are reopened. Another user's cannot
+ * be, and a regular file does not know it: a child writes to those. */
 void say_init(void)
 {
     struct stat st;
-    int fd;
+    int fd = -1;
 
     if (fstat(STDERR_FILENO, &st) < 0)
         return;
     say_socket = S_ISSOCK(st.st_mode);
-    if (!S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
+    if (say_socket)
         return;
-    fd = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (fd >= 0)
-        say_fd = fd;
+    if (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode))
+        fd = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    say_writer = fd < 0;
+    say_fd = fd;
 }
 
-static void put(const char *bytes, size_t len)
+void say_prepare(void)
 {
-    ssize_t written = say_socket ? send(say_fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL)
-                                 : write(say_fd, bytes, len);
+    if (!say_writer || say_fd >= 0)
+        return;
+    say_fd = writer_begin(STDERR_FILENO);
+    if (say_fd >= 0)
+        (void)atexit(flush);
+}
 
-    (void)written; /* there is nowhere left to report it */
+static bool put(const char *bytes, size_t len)
+{
+    say_prepare();
+    if (say_socket || say_writer)
+        return send(say_fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+    return write(say_fd, bytes, len) >= 0;
+}
+
+static void put_line(const char *line)
+{
+    char note[96];
+
+    if (dropped) {
+        snprintf(note, sizeof(note), "holdfast: lines that could not be written: %u\n", dropped);
+        if (!put(note, strlen(note))) {
+            dropped++;
+            return;
+        }
+        dropped = 0;
+    }
+    if (!put(line, strlen(line)))
+        dropped++;
 }
 
 void say(const char *format, ...)
@@ -56,7 +91,7 @@ void say(const char *format, ...)
     vsnprintf(line + used, sizeof(line) - used - 1, format, args);
     va_end(args);
     strcat(line, "\n");
-    put(line, strlen(line));
+    put_line(line);
 }
 
 bool say_can_rewrite(void)
@@ -98,13 +133,14 @@ void say_rewrite(const char *format, ...)
     else
         cut(line + used, 80);
     rewriting = line[used] != '\0';
-    put(line, strlen(line));
+    (void)put(line, strlen(line));
 }
 
 void say_end(void)
 {
-    if (say_fd != STDERR_FILENO)
+    if (say_fd >= 0 && say_fd != STDERR_FILENO)
         close(say_fd);
     close(STDERR_FILENO);
     say_fd = -1;
+    say_socket = say_writer = false;
 }

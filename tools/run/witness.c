@@ -33,6 +33,7 @@ static _Noreturn void answer(int link_fd, const struct signals *signals, pid_t p
 {
     char question;
 
+    (void)prctl(PR_SET_NAME, "holdfast-group");
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     keep_only(link_fd, signals->fd);
     while (getppid() == parent && read(link_fd, &question, 1) == 1) {
