@@ -31,12 +31,12 @@ while True:
 """
 
 
-def told_until_quiet(read_line, quiet_s=0.4):
-    """The lines that come until none comes for so long."""
-    lines = []
-    while (line := read_line(quiet_s * SLOW)) is not None:
+def told(read_line, *expected):
+    """Those lines come, in any order, and none after them."""
+    lines = [read_line(15 * SLOW) for _ in expected]
+    while (line := read_line(0.4 * SLOW)) is not None:
         lines.append(line)
-    return sorted(lines)
+    assert sorted(map(str, lines)) == sorted(expected), lines
 
 
 def lines_of(file):
@@ -84,9 +84,9 @@ def once_each(run):
     read_line = lines_of(job.out)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
         os.killpg(job.pid, number)
-        assert told_until_quiet(read_line) == [f"child {number}", f"job {number}"], number
+        told(read_line, f"child {number}", f"job {number}")
         job.process.signal(number)
-        assert told_until_quiet(read_line) == [f"job {number}"], number
+        told(read_line, f"job {number}")
     job.process.signal(signal.SIGUSR2)
     assert job.wait() == 0, job.process.err
 
@@ -98,7 +98,7 @@ def others_passed_on(run):
     read_line = lines_of(job.out)
     for number in (signal.SIGPIPE, signal.SIGABRT, signal.SIGTTIN, signal.SIGTTOU, signal.SIGRTMIN):
         job.process.signal(number)
-        assert told_until_quiet(read_line) == [f"job {int(number)}"], number
+        told(read_line, f"job {int(number)}")
     job.process.signal(signal.SIGUSR2)
     assert job.wait() == 0, job.process.err
     job = Job(run, "job", "sh", "-c", "echo up; sleep 60").up()
@@ -173,19 +173,19 @@ def terminal(run):
     assert t.line() == "up"
     for send in (lambda: os.write(t.ours, b"\x03"), lambda: t.shell(2)):
         send()
-        assert told_until_quiet(t.read_line) == ["child 2", "job 2"]
+        told(t.read_line, "child 2", "job 2")
     for number in (1, 15):
         t.shell(number)
-        assert told_until_quiet(t.read_line) == [f"child {number}", f"job {number}"]
+        told(t.read_line, f"child {number}", f"job {number}")
     os.write(t.ours, b"\x1a")
     t.shell("wait")
     assert t.line() == "stopped"
     t.shell("fg")
     t.shell(15)
-    assert told_until_quiet(t.read_line) == ["child 15", "job 15"]
+    told(t.read_line, "child 15", "job 15")
     t.shell(12)
     t.shell("wait")
-    assert told_until_quiet(t.read_line, 2) == ["child 12", "exit 0", "job 12"]
+    told(t.read_line, "child 12", "exit 0", "job 12")
     t.close()
     t.process.wait()
     t = Terminal(run, "job", "sh", "-c", "read line; echo got $line")
