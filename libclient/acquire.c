@@ -239,7 +239,6 @@ int hfc_acquire_begin(hf_client *client, const struct hf_acquire_options *option
                         HF_BEATS - 1);
     }
     op->entry.heartbeat_ms = options->heartbeat_ms;
-    op->entry.min_hold_ms = options->min_hold_ms;
     op->entry.flags = options->flags & HF_ACQUIRE_RUN ? HF_REQ_RUN : 0;
     if (options->flags & HF_ACQUIRE_GUARDED)
         op->entry.flags |= HF_REQ_GUARDED;

@@ -276,8 +276,6 @@ void hfc_many_name_slot(struct hfc_part *part, const struct hf_acquire_options *
 void hfc_many_name_gate(struct hfc_part *part, const struct hf_acquire_options *options);
 /* The options of an acquire of a name with so many slots: negative with the message set. */
 int hfc_many_check_slots(const struct hf_acquire_options *options, unsigned slots);
-/* The same of a shared lock: what is given back while others are waited for must not be kept for a min_hold_ms. */
-int hfc_many_check_gate(const struct hf_acquire_options *options, unsigned slots);
 
 /* Whether the kept leases stay valid as long as renewals succeed, and are not kept in vain: while the
  * agent is drained nothing joins them, and the drain would wait for them. */

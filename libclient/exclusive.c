@@ -133,7 +133,7 @@ int hf_acquire_exclusive(hf_client *client, const struct hf_acquire_options *opt
     int status = hfc_client_check(client);
 
     if (status == HF_OK)
-        status = hfc_many_check_gate(options, HF_SET_MAX);
+        status = hfc_many_check_slots(options, HF_SET_MAX);
     if (status < 0)
         return status;
     if (!ret_leases)
@@ -155,7 +155,7 @@ int hf_acquire_exclusive_start(hf_client *client, const struct hf_acquire_option
     int status = hfc_client_check(client);
 
     if (status == HF_OK)
-        status = hfc_many_check_gate(options, HF_SET_MAX);
+        status = hfc_many_check_slots(options, HF_SET_MAX);
     if (status < 0)
         return status;
     if (!ret_op)

@@ -278,9 +278,6 @@ struct hf_acquire_options {
     unsigned flags;        /* 0; holdfast_run.h has some */
     const char *note;      /* up to 127 bytes for people to read; NULL: none */
     uint32_t heartbeat_ms; /* the same after so long without hf_beat(); at least 100; 0: none */
-    /* Nobody gets the lock before so long after the grant, not even this client, though the lease ends or its process dies
-     * before. At most the agent's ttl_max; 0: the lock is free when the lease ends. See below. */
-    uint32_t min_hold_ms;
     /* Called in the calling thread when the progress changes; may be NULL. */
     void (*progress)(const struct hf_progress *progress, void *arg);
     void *arg;
@@ -288,13 +285,8 @@ struct hf_acquire_options {
 /* A try with the agent's default TTL; the name is missing. */
 #define HF_ACQUIRE_OPTIONS_INIT                                                                    \
     {                                                                                              \
-        sizeof(struct hf_acquire_options), NULL, 0, 0, 0, 0, 0, NULL, 0, 0, NULL, NULL             \
+        sizeof(struct hf_acquire_options), NULL, 0, 0, 0, 0, 0, NULL, 0, NULL, NULL                \
     }
-
-/* `min_hold_ms` makes a job of a moment run once though several hosts start it, each by its own clock. The lease is over for
- * its holder as ever: at the release, or when the process dies. Then the agent has the nodes keep the lock for the rest of the
- * time, and nobody need stay for that. Once q nodes have confirmed it (hf_release() waits for them) it holds whatever becomes
- * of this host. Nothing is kept of a lost lease. An operator frees the lock before its time by hf_force(). */
 
 /* Blocks until granted, refused, or the wait is over. `ttl_ms` 0 takes the agent's default;
  * `wait_ms` 0 tries once (HF_EBUSY), -1 waits without limit. The agent queues the waiters of this

@@ -53,7 +53,6 @@ struct hf_who_info {
     uint32_t holding; /* nodes that have the holder's key */
     uint32_t forced;  /* nodes on which it is forced out */
     uint32_t free;    /* nodes that have no such key */
-    uint32_t kept; /* nodes that keep it for nobody: its hold is over, and its min_hold_ms is not */
     /* From the key that most nodes have. After `pttl_ms` fewer than a majority have it, if nobody
      * renews it. For a lock that another program has set only `pttl_ms` is known: `fence` is 0. */
     struct hf_holder holder;
@@ -64,7 +63,7 @@ struct hf_who_info {
 };
 #define HF_WHO_INFO_INIT                                                                           \
     {                                                                                              \
-        sizeof(struct hf_who_info), 0, 0, 0, 0, 0, 0, 0, 0, HF_HOLDER_INIT, "", 0                  \
+        sizeof(struct hf_who_info), 0, 0, 0, 0, 0, 0, 0, HF_HOLDER_INIT, "", 0                     \
     }
 
 /* HF_OK: the state is one of the first three. HF_ENOQUORUM: it is HF_WHO_UNKNOWN, and `who` still

@@ -96,13 +96,13 @@ HF_EXPORT int hf_slot_number(const hf_lease *lease);
 #define HF_EXCLUSIVE_NAME   HF_SET_MAX /* the index of NAME's own lease in an exclusive hold */
 #define HF_EXCLUSIVE_LEASES (HF_SET_MAX + 1) /* how many it has */
 
-/* As hf_acquire_with(), without min_hold_ms (HF_EINVAL). At most `slots` (1 to HF_SET_MAX; 0: HF_SET_MAX) share `options->name` at a time,
+/* As hf_acquire_with(). At most `slots` (1 to HF_SET_MAX; 0: HF_SET_MAX) share `options->name` at a time,
  * as far as all give the same number; exclusion does not depend on it. hf_slot_number() has the slot.
  * HF_ENAME: as hf_acquire_slot(). */
 HF_EXPORT int hf_acquire_shared(hf_client *client, const struct hf_acquire_options *options,
                                 unsigned slots, hf_lease **ret_lease);
 
-/* As hf_acquire_all(), without min_hold_ms, for all locks of `options->name`: `ret_leases` has room for HF_EXCLUSIVE_LEASES; [i]
+/* As hf_acquire_all(), for all locks of `options->name`: `ret_leases` has room for HF_EXCLUSIVE_LEASES; [i]
  * is slot i's and [HF_EXCLUSIVE_NAME] that of NAME itself. They are one hold: work while hf_held_all() is
  * true, stop when one is lost or asked to stop, release all with hf_release_all(). While the call waits
  * for those who share NAME it keeps others from joining them. `max_hold_ms` counts from the grant of each

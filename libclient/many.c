@@ -22,7 +22,7 @@ bool hfc_many_ask(struct hfc_many *many, struct hfc_part *part, bool wait)
     options.wait_ms = 0;
     if (part->bare) {
         options.flags = 0;
-        options.heartbeat_ms = options.max_hold_ms = options.min_hold_ms = 0;
+        options.heartbeat_ms = options.max_hold_ms = 0;
     }
     if (wait) {
         int64_t left_ns = many->deadline_ns - hfc_now();
@@ -148,17 +148,6 @@ int hfc_many_check_slots(const struct hf_acquire_options *options, unsigned slot
             "added to it",
             room, options->name_len, slots);
     return HF_OK;
-}
-
-int hfc_many_check_gate(const struct hf_acquire_options *options, unsigned slots)
-{
-    int status = hfc_many_check_slots(options, slots);
-
-    if (status == HF_OK && options->min_hold_ms)
-        return hfc_fail(
-            HF_EINVAL,
-            "set min_hold_ms to 0: a shared lock, and one held alone, is free at its release");
-    return status;
 }
 
 void hfc_many_name_slot(struct hfc_part *part, const struct hf_acquire_options *options,

@@ -25,16 +25,13 @@ static bool is_too_new(const hf_op *op) REQUIRES(hfc_locked)
     uint16_t minor = op->client->welcome.minor;
 
     return (op->entry.op >= HF_OP_QUERY && minor < 2) ||
-           (op->entry.op == HF_OP_DRAIN && minor < 4) ||
-           ((op->entry.min_hold_ms || op->entry.op == HF_OP_ONCE) && minor < 5);
+           (op->entry.op == HF_OP_DRAIN && minor < 4) || (op->entry.op == HF_OP_ONCE && minor < 5);
 }
 
 static const char *what_is_too_new(const hf_op *op)
 {
     if (op->entry.op == HF_OP_ONCE)
         return "tell whether a job has run";
-    if (op->entry.min_hold_ms)
-        return "keep a lock for a min-hold";
     return op->entry.op == HF_OP_DRAIN ? "be drained" : "tell this";
 }
 

@@ -238,7 +238,7 @@ static int acquire_start(hf_client *client, const struct hf_acquire_options *opt
     int status = hfc_client_check(client);
 
     if (status == HF_OK)
-        status = gate ? hfc_many_check_gate(options, slots) : hfc_many_check_slots(options, slots);
+        status = hfc_many_check_slots(options, slots);
     if (status < 0)
         return status;
     if (!ret_op)
@@ -281,7 +281,7 @@ int hf_acquire_shared(hf_client *client, const struct hf_acquire_options *option
 
     slots = slots ? slots : HF_SET_MAX;
     if (status == HF_OK)
-        status = hfc_many_check_gate(options, slots);
+        status = hfc_many_check_slots(options, slots);
     if (status < 0)
         return status;
     if (!ret_lease)

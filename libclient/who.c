@@ -31,7 +31,6 @@ static void fill(const struct hf_completion_entry *found, uint32_t nodes, struct
                                 .holding = found->query_holding,
                                 .forced = found->query_forced,
                                 .free = found->query_free,
-                                .kept = found->query_kept,
                                 .last_fence = found->fence};
     hfc_holder(&found->holder, &who->holder);
     hf_key_id_text(found->key_id, who->id);

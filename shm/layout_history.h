@@ -78,7 +78,6 @@ enum hf_fleet_step {
 enum hf_event_flag {
     HF_EVENT_F_RUN = 1 << 0,         /* the lease of a `holdfast run` */
     HF_EVENT_F_HANDED_OVER = 1 << 1, /* released, granted: from process to process of one host */
-    HF_EVENT_F_KEPT = 1 << 2,        /* released: nobody gets the lock before `valid_ns` */
 };
 
 /* One event, under its own `seq`. Entry `index` of a ring is at `index` mod the ring's size. */

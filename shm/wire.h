@@ -161,9 +161,8 @@ struct hf_request_entry {
     /* since 1.2; force: sha1 of the key's value, 0: whatever has the fence `target`. A listing has its
      * cursor in `target`, its node in `slot` */
     uint8_t key_id[HF_KEY_ID_LEN];
-    uint32_t min_hold_ms; /* since 1.5; acquire: nobody else gets it for so long; 0: none */
-    uint32_t period_ms;   /* since 1.5; once */
-    uint8_t reserved2[28];
+    uint32_t period_ms; /* since 1.5; once */
+    uint8_t reserved2[32];
 };
 _Static_assert(sizeof(struct hf_request_entry) == HF_ENTRY_SIZE, "layout");
 
@@ -193,11 +192,10 @@ struct hf_completion_entry {
     uint8_t query_outcome;         /* enum hf_query_outcome */
     uint8_t query_answered, query_holding, query_forced, query_free; /* how many nodes */
     uint8_t drained_before; /* since 1.4; drain: whether it was drained before this request */
-    uint8_t query_kept;     /* since 1.5; query: on how many nodes it is only kept */
     /* since 1.5; once: `fence` is when the last run was started, microseconds of Unix time (0 never),
      * `holder` who started it; how it ended: enum hf_once_end, its code or signal */
     uint8_t once_end, once_code;
-    uint8_t reserved[7];
+    uint8_t reserved[8];
 };
 _Static_assert(sizeof(struct hf_completion_entry) == HF_ENTRY_SIZE, "layout");
 

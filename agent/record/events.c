@@ -191,15 +191,6 @@ static bool end_is_told(const struct agent *agent, uint32_t slot, uint32_t gener
     return false;
 }
 
-/* Of a release: the hold is over, and nobody gets the lock before `until`. */
-static void tell_kept(struct hf_event *event, hf_time until)
-{
-    if (event->at_ns >= until.ns)
-        return;
-    event->flags |= HF_EVENT_F_KEPT;
-    event->valid_ns = until.ns;
-}
-
 void event_not_readopted(struct agent *agent, uint32_t slot, const struct journal_identity *id,
                          const struct journal_lease *state, enum hf_event_kind kind,
                          enum hf_loss_reason reason)
@@ -225,8 +216,6 @@ void event_not_readopted(struct agent *agent, uint32_t slot, const struct journa
 
     if (end_is_told(agent, slot, state->generation, state->fence))
         return;
-    if (kind == HF_EVENT_RELEASED && id->min_hold_ms)
-        tell_kept(&event, hf_time_add((hf_time){id->since_ns}, hf_ms(id->min_hold_ms)));
     if (kind == HF_EVENT_LOST)
         losses_count(&agent->table, reason);
     hf_event_name(&agent->table, &event, id->name, id->name_len);
@@ -336,8 +325,6 @@ static void tell_state(struct agent *agent, struct lease *lease, const struct le
     event.valid_before_ns = shown(before->valid);
     if (kind == HF_EVENT_LOST || kind == HF_EVENT_RELEASED)
         event.value = hf_dur_ms(hf_time_since((hf_time){event.at_ns}, lease->since));
-    if (kind == HF_EVENT_RELEASED)
-        tell_kept(&event, lease_keep_until(lease));
     put(agent, often ? HF_EVENTS_ENDS : HF_EVENTS_LOSSES, &event);
 }
 

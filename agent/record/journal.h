@@ -51,7 +51,6 @@ struct journal_identity {
     uint64_t cookie_hash; /* of the client's resume cookie */
     uint64_t request_id;  /* the client's own number of the acquire: a resend is the same request */
     uint32_t heartbeat_ms, beat_word; /* 0: none */
-    uint32_t min_hold_ms;             /* 0: none */
     int64_t since_ns, since_wall_ms;
     uint8_t name_len, note_len, comm_len, run;
     uint8_t name[HF_NAME_MAX];

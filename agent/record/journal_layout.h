@@ -46,7 +46,6 @@ struct holder_block {
     int64_t since_ns, since_wall_ms;
     uint8_t note_len, comm_len, run;
     char note[HF_NOTE_MAX + 1], comm[HF_COMM_MAX + 1];
-    uint32_t min_hold_ms; /* earlier agents left 0 here */
 };
 _Static_assert(sizeof(struct holder_block) == 224, "as earlier agents wrote it");
 

@@ -34,7 +34,6 @@ void journal_put_holder(struct journal *j, uint32_t slot, const struct journal_i
     block.note_len = id->note_len;
     block.comm_len = id->comm_len;
     block.run = id->run;
-    block.min_hold_ms = id->min_hold_ms;
     memcpy(block.note, id->note, sizeof(block.note));
     memcpy(block.comm, id->comm, sizeof(block.comm));
     block.crc = block_crc(&block, sizeof(block));
@@ -105,7 +104,6 @@ static int get_identity(const struct lease_record *r, int holder, struct journal
     ret->note_len = who->note_len;
     ret->comm_len = who->comm_len;
     ret->run = who->run;
-    ret->min_hold_ms = who->min_hold_ms;
     memcpy(ret->note, who->note, sizeof(ret->note));
     memcpy(ret->comm, who->comm, sizeof(ret->comm));
     return HF_OK;

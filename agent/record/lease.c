@@ -45,8 +45,7 @@ struct lease *lease_new(int nodes, const struct lease_words *words)
                                 .key_is_name = same,
                                 .note_len = (uint8_t)words->note_len,
                                 .comm_len = (uint8_t)(words->comm ? strlen(words->comm) : 0),
-                                .has_extra =
-                                    words->extra || words->heartbeat_ms || words->min_hold_ms};
+                                .has_extra = words->extra || words->heartbeat_ms};
     struct lease *lease = slab_take(whole_size(&facts));
 
     if (!lease)
@@ -61,8 +60,7 @@ struct lease *lease_new(int nodes, const struct lease_words *words)
     if (lease->has_extra)
         *lease_extra(lease) = (struct lease_extra){.token_end = HF_TIME_NEVER,
                                                    .heartbeat_ms = words->heartbeat_ms,
-                                                   .beat_word = words->beat_word,
-                                                   .min_hold_ms = words->min_hold_ms};
+                                                   .beat_word = words->beat_word};
     return lease;
 }
 

@@ -37,13 +37,12 @@ struct lease_node {
 };
 _Static_assert(sizeof(struct lease_node) == 2, "a lease has one for each node");
 
-/* Fields that few leases need: with a heartbeat, a max_hold or a min_hold, or handed over. */
+/* Fields that few leases need: with a heartbeat or a max_hold, or handed over. */
 struct lease_extra {
     hf_time won;       /* when its token was granted: `since` of the first holder */
     hf_time token_end; /* max_hold of the token; HF_TIME_NEVER */
     struct heartbeat beat;
     uint32_t heartbeat_ms, beat_word; /* 0: none; the word of its holder's page */
-    uint32_t min_hold_ms;             /* 0: none */
     struct beats *beats;              /* its holder's page, a reference; NULL: not known (yet) */
 };
 
@@ -93,7 +92,7 @@ struct lease_words {
     size_t name_len, key_len;
     const char *note, *comm; /* comm: a C string */
     size_t note_len;
-    uint32_t heartbeat_ms, beat_word, min_hold_ms;
+    uint32_t heartbeat_ms, beat_word;
     bool extra; /* it gets an extra: lease_set_token() */
 };
 
@@ -165,19 +164,6 @@ static inline hf_time lease_won(const struct lease *lease)
 static inline hf_time lease_token_end(const struct lease *lease)
 {
     return lease->has_extra ? lease_extra(lease)->token_end : HF_TIME_NEVER;
-}
-
-/* When its min_hold ends; HF_TIME_PAST: it has none. */
-static inline hf_time lease_min_hold_end(const struct lease *lease)
-{
-    uint32_t ms = lease->has_extra ? lease_extra(lease)->min_hold_ms : 0;
-
-    return ms ? hf_time_add(lease->since, hf_ms(ms)) : HF_TIME_PAST;
-}
-/* The same of one that is being released: of a lost lease there is nothing to keep. For the owner of `fsm`. */
-static inline hf_time lease_keep_until(const struct lease *lease)
-{
-    return lease->fsm.state == HF_SLOT_LOST ? HF_TIME_PAST : lease_min_hold_end(lease);
 }
 
 /* --- the table, slot -> lease ----------------------------------------------------------------------

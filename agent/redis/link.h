@@ -73,9 +73,8 @@ struct link_reply {
     char id[LINK_ID_LEN + 1];
     bool forced; /* with `id`: it is forced out, but no other host can have the key yet */
     struct once_record once; /* once: as it was before, with `holder`; OK only */
-    bool kept; /* query, with `id`: its hold is over, and nobody gets the key before it expires */
     /* renew, release: one character per key: '1' renewed / deleted, '0' missing, 'f' foreign,
-     * 'x' ours was forced out, 'k' kept */
+     * 'x' ours was forced out */
     const char *marks;
     size_t mark_count;
     struct node_sentinel sentinel; /* sentinel command */
@@ -189,8 +188,6 @@ struct link_key { /* renew, release of many keys */
     size_t key_len;
     const struct token *token;
     uint32_t ttl_ms; /* renew */
-    int32_t
-        keep_ms; /* release: nobody gets the key before; 0: it is deleted; below 0: a job may live */
 };
 
 #define LINK_KEYS_MAX 500

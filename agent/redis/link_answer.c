@@ -237,7 +237,7 @@ static bool decode_line(const redisReply *answer, enum script script, size_t key
 
 /* --- arrays ----------------------------------------------------------------------------------- */
 
-/* {'FREE', fence} or {'HELD', 'KEPT' or 'FORCED', fence, pttl, id} and perhaps the holder's text */
+/* {'FREE', fence} or {'HELD' or 'FORCED', fence, pttl, id} and perhaps the holder's text */
 static bool get_query(redisReply *const *e, size_t count, enum script script,
                       struct link_reply *out)
 {
@@ -253,8 +253,7 @@ static bool get_query(redisReply *const *e, size_t count, enum script script,
         !get_element_number(e[2], &holder->pttl_ms))
         return false;
     out->forced = equals(word, "FORCED");
-    out->kept = equals(word, "KEPT");
-    if ((!out->forced && !out->kept && !equals(word, "HELD")) || !is_string(e[3]) ||
+    if ((!out->forced && !equals(word, "HELD")) || !is_string(e[3]) ||
         (!get_id(word_of(e[3]), out->id) && e[3]->len > 0))
         return false;
     out->verdict = script == SCRIPT_FORCE && out->forced ? VERDICT_OK : VERDICT_TAKEN;

@@ -311,11 +311,6 @@ static int many_begin(struct many *many, const struct link *link, const struct l
     return HF_OK;
 }
 
-static void add_ttl(struct many *many, size_t i, int64_t ttl_ms)
-{
-    many_add_number(many, many->ttls[i], TTL_DIGITS, ttl_ms);
-}
-
 int link_renew(struct link *link, const struct link_key *keys, size_t count, hf_time deadline,
                link_reply_fn *fn, void *arg)
 {
@@ -330,7 +325,7 @@ int link_renew(struct link *link, const struct link_key *keys, size_t count, hf_
         if (keys[i].ttl_ms != keys[0].ttl_ms)
             ttls = count;
     for (size_t i = 0; i < ttls; i++)
-        add_ttl(&many, i, keys[i].ttl_ms);
+        many_add_number(&many, many.ttls[i], TTL_DIGITS, keys[i].ttl_ms);
     return call_script(link, SCRIPT_RENEW, count, deadline, fn, arg, many.count, many.argv,
                        many.lengths);
 }
@@ -339,15 +334,10 @@ int link_release(struct link *link, const struct link_key *keys, size_t count, h
                  link_reply_fn *fn, void *arg)
 {
     struct many many;
-    bool keeps = false;
     int rc = many_begin(&many, link, keys, count);
 
     if (rc != HF_OK)
         return rc;
-    for (size_t i = 0; i < count; i++)
-        keeps |= keys[i].keep_ms != 0;
-    for (size_t i = 0; keeps && i < count; i++)
-        add_ttl(&many, i, keys[i].keep_ms);
     return call_script(link, SCRIPT_RELEASE, count, deadline, fn, arg, many.count, many.argv,
                        many.lengths);
 }

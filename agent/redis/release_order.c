@@ -10,7 +10,6 @@ struct release_order release_order(const void *key, size_t key_len, const struct
                                   .token = token,
                                   .nodes = nodes,
                                   .doubt_until = HF_TIME_PAST,
-                                  .keep_until = HF_TIME_PAST,
                                   .covered = HF_TIME_PAST,
                                   .attempt = attempt,
                                   .ttl = ttl};
@@ -19,23 +18,15 @@ struct release_order release_order(const void *key, size_t key_len, const struct
 struct release_order release_order_of(const struct lease *lease, uint32_t nodes)
 {
     struct timing timing = lease_timing(lease);
-    struct release_order order = release_order(lease_key(lease), lease->key_len, &lease->token,
-                                               timing.attempt, timing.ttl, nodes);
 
-    release_order_keep(&order, lease_keep_until(lease), false);
-    return order;
+    return release_order(lease_key(lease), lease->key_len, &lease->token, timing.attempt,
+                         timing.ttl, nodes);
 }
 
 void release_order_doubt(struct release_order *order, uint32_t nodes, hf_time until)
 {
     order->in_doubt = nodes;
     order->doubt_until = until;
-}
-
-void release_order_keep(struct release_order *order, hf_time until, bool job_may_live)
-{
-    order->keep_until = until;
-    order->job_may_live = job_may_live;
 }
 
 void release_order_judge(struct release_order *order, hf_time valid)

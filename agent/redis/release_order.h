@@ -15,7 +15,7 @@ struct link_reply;
 struct token;
 
 struct release_outcome {
-    int done; /* on how many nodes it is; of a key that is kept, how many keep it */
+    int done; /* on how many nodes it is */
     /* (!) A lock that was lost, though nobody had noticed: FOREIGN or MISSING where q nodes did not have the token before
      * `covered`, as far as their word counts; else NONE. A node without an answer proves nothing. */
     enum hf_loss_reason gone;
@@ -32,8 +32,6 @@ struct release_order {
     uint32_t nodes;      /* bit per node that may have it; the others have nothing of it */
     uint32_t in_doubt;   /* of these: an acquire or heal had no answer and its connection broke */
     hf_time doubt_until; /* deadline of the last of those commands */
-    hf_time keep_until;  /* nobody gets the key before; HF_TIME_PAST: it is deleted */
-    bool job_may_live;   /* of a key that is kept: no operator can free it, either */
     hf_time
         covered; /* until then the key must stand where it counts; HF_TIME_PAST: nobody judges */
     hf_dur attempt, ttl;
@@ -44,12 +42,10 @@ struct release_order {
 /* Nothing is in doubt, and nobody waits for it. Key and token stay the caller's, until releaser_start(). */
 struct release_order release_order(const void *key, size_t key_len, const struct token *token,
                                    hf_dur attempt, hf_dur ttl, uint32_t nodes);
-/* The same for a lease's key and token; the key is kept for as long as the holder wanted (lease_keep_until()). */
+/* The same for a lease's key and token. */
 struct release_order release_order_of(const struct lease *lease, uint32_t nodes);
 /* On these of its nodes a command that had no answer may run until then. */
 void release_order_doubt(struct release_order *order, uint32_t nodes, hf_time until);
-/* The key is kept until then, where it stands. */
-void release_order_keep(struct release_order *order, hf_time until, bool job_may_live);
 /* The lease was held until now, and is valid until then: `release_outcome.gone`. */
 void release_order_judge(struct release_order *order, hf_time valid);
 /* Who waits for it. */

@@ -32,14 +32,12 @@ struct job {
     uint32_t answered;         /* by node: answered at least once */
     uint32_t finished;         /* by node: nothing is left to do */
     uint32_t again;            /* by node: wants a second release at doubt_until */
-    uint32_t kept;             /* by node: keeps the key until keep_until */
     uint32_t sent, sent_again; /* by node: once at least, twice at least */
     uint32_t without,
         foreign; /* by node: did not have the token, as far as that counts; had another's */
-    hf_time doubt_until, give_up, expires, keep_until, covered;
+    hf_time doubt_until, give_up, expires, covered;
     hf_time attempt_over; /* the first value of give_up */
     hf_dur attempt;
-    bool job_may_live;
     int wanted; /* answers after which `done` is called */
     release_done_fn *done;
     void *arg;
@@ -116,16 +114,6 @@ static void job_free(struct job *job)
     free(job);
 }
 
-static bool job_keeps(const struct job *job)
-{
-    return job->keep_until.ns != HF_TIME_PAST.ns;
-}
-
-static int job_successes(const struct job *job)
-{
-    return count_bits(job_keeps(job) ? job->kept : job->answered);
-}
-
 static bool job_is_gone(const struct job *job)
 {
     return count_bits(job->without) >= job->releaser->q;
@@ -144,7 +132,7 @@ static bool job_is_certain(const struct job *job)
 static void job_done(struct job *job)
 {
     release_done_fn *done = job->done;
-    struct release_outcome outcome = {.done = job_successes(job)};
+    struct release_outcome outcome = {.done = count_bits(job->answered)};
 
     if (job_is_gone(job))
         outcome.gone = job->foreign ? HF_LOSS_FOREIGN : HF_LOSS_MISSING;
@@ -175,7 +163,7 @@ static void job_review(struct job *job, hf_time now)
                 job_queue(job, i);
     }
     job->finished |= job->answered & ~(job->again | job->queued | job->flying);
-    if (job->done && ((job_successes(job) >= job->wanted && job_is_certain(job)) ||
+    if (job->done && ((count_bits(job->answered) >= job->wanted && job_is_certain(job)) ||
                       job->finished == job->nodes || hf_time_reached(now, job->give_up)))
         job_done(job);
     if (job->finished == job->nodes && !job->flying) {
@@ -235,8 +223,6 @@ static void on_answer(struct link *link, const struct link_reply *reply, void *a
         if (reply->outcome == LINK_ANSWERED) {
             job_judge(job, batch->node, reply, reply->marks[i]);
             job->answered |= bit(batch->node);
-            if (reply->marks[i] == 'k')
-                job->kept |= bit(batch->node);
         } else {
             /* (!) The command of `doubt_until` may have been ahead of this one on the connection
              * that ended. */
@@ -256,18 +242,6 @@ static void on_answer(struct link *link, const struct link_reply *reply, void *a
 
 /* --- sending ---------------------------------------------------------------------------------- */
 
-/* What is left of the time, by the node's clock, which may be 1 % fast and counts in whole milliseconds. */
-static int32_t keep_ms(const struct job *job, hf_time now)
-{
-    hf_dur left = hf_time_since(job->keep_until, now);
-    int32_t ms;
-
-    if (!hf_time_before(now, job->keep_until))
-        return 0;
-    ms = (int32_t)hf_dur_ms(hf_dur_scale(left, 101, 100)) + 2;
-    return job->job_may_live ? -ms : ms;
-}
-
 /* Sends up to BATCH_KEYS of the node's queue; false when nothing more can be sent now. */
 static bool send_batch(struct releaser *r, int node, hf_time now)
 {
@@ -286,10 +260,8 @@ static bool send_batch(struct releaser *r, int node, hf_time now)
 
         if (batch->count == BATCH_KEYS)
             break;
-        keys[batch->count] = (struct link_key){.key = job->key,
-                                               .key_len = job->key_len,
-                                               .token = &job->token,
-                                               .keep_ms = keep_ms(job, now)};
+        keys[batch->count] =
+            (struct link_key){.key = job->key, .key_len = job->key_len, .token = &job->token};
         batch->jobs[batch->count++] = job;
         attempt = hf_dur_max(attempt, job->attempt);
     }
@@ -396,10 +368,7 @@ int releaser_start(struct releaser *r, const struct release_order *order)
     job->attempt_over = hf_time_add(now, order->attempt);
     job->expires =
         hf_time_add(hf_time_max(now, order->doubt_until), hf_dur_scale(order->ttl, 202, 100));
-    job->expires = hf_time_max(job->expires, order->keep_until);
-    job->keep_until = order->keep_until;
     job->covered = order->covered;
-    job->job_may_live = order->job_may_live;
     set_done(job, now);
     job->done = order->done;
     job->arg = order->arg;

@@ -6,8 +6,6 @@
  * is sent at once on the new connection and again when the lost command's deadline has passed. A
  * job ends when every node answered, or when the key has expired by itself: twice `ttl` after the
  * start, plus 1 %. (!) A node that was stopped may run an earlier renewal as late as the key's end.
- * (!) A key that is to be kept gets what is left of the time, each time that it is sent; a node that was away gets it
- * when it is back, until the time is over. No other release deletes such a key (agent/scripts/release.lua).
  * `done` is called once, when q nodes are known to have nothing of it (they answered, or were never
  * written to), and it is certain whether q nodes did not have the token, or `attempt` passed, whichever is first. Where q were never written to, it is called when
  * the others answered or are overdue.

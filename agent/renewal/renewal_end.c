@@ -1,5 +1,4 @@
-/* What becomes of a lease's keys when it is over: they are released, kept for the rest of its min-hold, or left to lapse.
- * Then the lease goes back to the broker. */
+/* What becomes of a lease's keys when it is over: they are released, or left to lapse. Then the lease goes back to the broker. */
 #include "agent/renewal/renewal_internal.h"
 
 #include <inttypes.h>
@@ -26,30 +25,14 @@ static void hand_back(struct renewal *r, struct lease *lease) IN_RENEWAL_THREAD
     renewal_tell_broker(r, lease, MSG_ENDED);
 }
 
-/* Fewer than q nodes keep the lock for the time that its holder wanted. */
-static void say_not_kept(const struct renewal *r, const struct lease *lease, int kept, hf_time now)
-{
-    char name[4 * HF_NAME_MAX + 1];
-
-    log_warn("%s: its min-hold lasts for %" PRId64
-             " ms more, but only %d of %d nodes confirmed it, and %d are needed; another may get "
-             "the lock when the keys on the others expire, after %" PRIu32 " ms at most",
-             log_name(lease_name(lease), lease->name_len, name, sizeof(name)),
-             hf_dur_ms(hf_time_since(lease_keep_until(lease), now)), kept, r->n, r->q,
-             lease->ttl_ms);
-}
-
 static void on_released(const struct release_outcome *outcome, void *arg, void *owner)
 {
     struct lease *lease = arg;
     struct renewal *r = owner;
-    hf_time now = clock_now();
 
     is_renewal_thread();
     if (r->closing)
         return;
-    if (outcome->done < r->q && hf_time_before(now, lease_keep_until(lease)))
-        say_not_kept(r, lease, outcome->done, now);
     lease_found(lease, outcome->gone);
     hand_back(r, lease);
 }
@@ -112,18 +95,6 @@ void renewal_lapsed(struct renewal *r, struct lease *lease, hf_time now)
     if (order.nodes)
         (void)releaser_start(r->releaser, &order);
     hand_back(r, lease);
-}
-
-/* (!) They stay for as long as they would have without this: the job may live. */
-void renewal_keep_abandoned(struct renewal *r, const struct lease *lease, hf_time now)
-{
-    struct release_order order = order_of(r, lease, all_nodes(r), now);
-
-    if (!hf_time_before(now, lease_keep_until(lease)))
-        return;
-    release_order_keep(&order, hf_time_max(lease_keep_until(lease), renewal_lapse_of(lease, now)),
-                       true);
-    (void)releaser_start(r->releaser, &order);
 }
 
 void renewal_undo(struct renewal_node *node, const void *key, size_t key_len,

@@ -192,15 +192,11 @@ void renewal_set_timer(struct renewal *r, struct lease *lease, hf_time at) IN_RE
 
 /* When every key that is known to stand has expired by itself, if nobody renews it. */
 hf_time renewal_lapse_of(const struct lease *lease, hf_time now);
-/* Releases a lease that is over, or keeps its keys for the rest of its min-hold. */
+/* Releases a lease that is over. */
 bool renewal_release_counts(int node, const struct link_reply *reply, void *owner);
 void renewal_release_keys(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD;
 /* Of a lease that is over, and was not released, the keys have expired where they were known to stand. */
 void renewal_lapsed(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD;
-/* An abandoned lease is not released. Nobody renews its keys any more, and they would lapse before the end of its
- * min-hold: they are kept as those of a job that may live. */
-void renewal_keep_abandoned(struct renewal *r, const struct lease *lease,
-                            hf_time now) IN_RENEWAL_THREAD;
 /* Releases the token on one node, where it was written too late. */
 void renewal_undo(struct renewal_node *node, const void *key, size_t key_len,
                   const struct token *token, hf_dur attempt, hf_dur ttl) IN_RENEWAL_THREAD;

@@ -488,16 +488,14 @@ void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason re
 void renewal_abandon(struct renewal *r, struct lease *lease)
 {
     struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
-    hf_time now = clock_now();
 
     if (lease_is_over(lease))
         return;
     event_abandoned(r->agent, lease);
-    carry_out(r, lease, lease_fsm_abandon(&lease->fsm, now) | LEASE_ACT_TIMER, &before, false);
-    if (lease_is_over(lease))
-        return;
-    mark_slot(r, lease);
-    renewal_keep_abandoned(r, lease, now);
+    carry_out(r, lease, lease_fsm_abandon(&lease->fsm, clock_now()) | LEASE_ACT_TIMER, &before,
+              false);
+    if (!lease_is_over(lease))
+        mark_slot(r, lease);
 }
 
 void renewal_bind_beats(struct renewal *r, struct lease *lease, struct beats *beats)

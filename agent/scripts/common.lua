@@ -84,29 +84,24 @@ local function fence_offer(fence_key, stored, fence, tag, holder)
   return true, fence, ''
 end
 
--- Which mark has taken a token's place, and sha1hex of that token; nil: `value` is no mark. Of 'holdfast:WORD:' and the
--- sha1hex, WORD is forced (force.lua: another ended the hold), kept (release.lua: the hold is over, and nobody gets the key
--- for some time yet) or left (the same, but a job may live: its holder is gone without a word).
-local function mark_of(value)
-  if value and #value > 50 and string.sub(value, 1, 9) == 'holdfast:' then
-    local word, id = string.match(value, '^holdfast:(%l+):(%x+)$')
-    if id and #id == 40 then
-      return word, id
-    end
+-- The mark of force.lua, 'holdfast:forced:' and sha1hex of the token whose place it took: that sha1hex. nil: `value` is no
+-- mark.
+local function forced_id(value)
+  if value and #value == 56 then
+    return string.match(value, '^holdfast:forced:(%x+)$')
   end
 end
 
 -- Whether `value` is the mark by which this very token was forced out.
 local function is_forced(value, token)
-  local word, id = mark_of(value)
-  return word == 'forced' and id == redis.sha1hex(token)
+  local id = forced_id(value)
+  return id and id == redis.sha1hex(token)
 end
 
 -- The id of a hold, which tells holders apart and gives no token away: sha1hex of the token, as a fence record has it
 -- for a tag; of a mark, the id of the token that it replaced. '' for a key of another type.
 local function id_of(value)
-  local _, id = mark_of(value)
-  return id or value and redis.sha1hex(value) or ''
+  return forced_id(value) or value and redis.sha1hex(value) or ''
 end
 
 -- The answer when `value` stands in the key: {.., word, fence, pttl, id} and, if `record` is true and the fence record

@@ -2,7 +2,6 @@
 -- The mark stays for the time that the token had left, or until the holder's own agent releases it, so that nobody else
 -- gets the key while the holder may still believe that it has the lock. In place of a value that no agent can have
 -- written the mark stays for `foreign_ms`: nobody knows for how long that value's holder believes in it.
--- A key that is only kept (release.lua) has no holder who could believe in it: it is deleted, unless a job may live.
 -- (!) The value decides whether an agent wrote it, not the fence record: another's attempt may have overwritten the
 -- record, or its retention is over.
 -- KEYS: sentinel, key, fence record
@@ -22,14 +21,9 @@ local meant = id ~= '' and (fence ~= '' or wanted ~= '') and (wanted == '' or wa
 if not meant then
   return standing('HELD', key, value, fence_key, stored, true)
 end
-local word = mark_of(value)
-if word == 'kept' then
-  call('DEL', key)
-  return answer('FORCED', stored[FENCE], 0, id)
-end
-if word ~= 'forced' then
-  -- a mark, or the form of agent/base/token.h
-  local is_token = word or #value == 40 and not string.find(value, '[^0-9a-f]')
+if not forced_id(value) then
+  -- the form of agent/base/token.h
+  local is_token = #value == 40 and not string.find(value, '[^0-9a-f]')
   local left, most = call('PTTL', key), tonumber(is_token and ARGV[4] or ARGV[3])
   value = 'holdfast:forced:' .. id
   call('SET', key, value, 'PX', math.max(1, left < 0 and most or math.min(left, most)))

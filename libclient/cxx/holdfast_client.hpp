@@ -58,7 +58,6 @@ struct options {
     std::chrono::milliseconds ttl{0};       // 0: the agent's default
     std::chrono::milliseconds max_hold{0};  // 0: no limit
     std::chrono::milliseconds heartbeat{0}; // lose it after so long without beat(); 0: none
-    std::chrono::milliseconds min_hold{0};  // nobody gets it before so long after the grant
     std::string note;                       // up to 127 bytes for people to read
     progress_callback progress;             // called in the waiting thread
 };
@@ -144,7 +143,6 @@ class request
         c_.ttl_ms = span_ms(wanted.ttl, "ttl");
         c_.max_hold_ms = span_ms(wanted.max_hold, "max_hold");
         c_.heartbeat_ms = span_ms(wanted.heartbeat, "heartbeat");
-        c_.min_hold_ms = span_ms(wanted.min_hold, "min_hold");
         c_.note = wanted.note.empty() ? nullptr : wanted.note.c_str();
         if (progress_) {
             c_.progress = report;

@@ -61,8 +61,7 @@ static void send_commands(void)
                                    .nonce = NONCE,
                                    .fence = 7,
                                    .holder = {.host = "h", .command = "c", .note = ""}};
-    const struct link_key keys[2] = {{"k", 1, &token_bytes, 30000, 0},
-                                     {"l", 1, &token_bytes, 30000, 0}};
+    const struct link_key keys[2] = {{"k", 1, &token_bytes, 30000}, {"l", 1, &token_bytes, 30000}};
     const struct link_sentinel sentinel = {
         .make = true, .nonce = NONCE, .ttl_max_ms = 60000, .nodes = 3, .list_hash = "cafe"};
     hf_time late = clock_now(), far = hf_time_add(late, hf_ms(60000));

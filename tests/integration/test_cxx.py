@@ -30,7 +30,6 @@ def one(title, name):
 
 one("a lease is released where its scope ends, also by an exception", "holds")
 one("a lock within the same lock is refused with errc::deadlock", "itself")
-one("a lease that ends before its min_hold keeps others out until then", "keeps")
 one("what was moved from is empty, a lease that is assigned to releases what it had, and one may outlive its client", "moves")
 one("constructors throw, and try forms return the same errors", "fails")
 one("a child holds nothing, and what it inherited goes without touching its parent's leases", "forks")

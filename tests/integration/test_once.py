@@ -123,16 +123,6 @@ def amid_faults(run, what, *options):
     assert counts[1] >= ROUNDS * 9 // 10, counts
 
 
-@scenario("a min-hold: a job of 10 ms runs once in each round", sanitizers=False)
-def min_hold(run):
-    in_peace(run, "--min-hold", "-n", "--min-hold", "2s")
-
-
-@scenario("a min-hold: never twice while agents and nodes are killed", sanitizers=False)
-def min_hold_faults(run):
-    amid_faults(run, "--min-hold", "-n", "--min-hold", "2s")
-
-
 @scenario("once per period: a job of 10 ms runs once in each round", sanitizers=False)
 def once_per(run):
     in_peace(run, "--once-per", "--once-per", f"{PERIOD_S:g}s", codes=(0,))

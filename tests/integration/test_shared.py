@@ -314,8 +314,6 @@ def bad_usage(run):
     for args, text in [
         (("--shared", "--exclusive", "a", "true"), "not both"),
         (("--exclusive", "--slots", "3", "a", "true"), "leave --slots out"),
-        (("--exclusive", "--min-hold", "3s", "a", "true"), "neither"),
-        (("--shared", "--min-hold", "3s", "a", "true"), "neither"),
         (("--exclusive", "--also", "b", "a", "true"), "without --also"),
         (("--shared", "--also", "b", "a", "true"), "without --also"),
         (("--shared", "--slots", "65", "a", "true"), "1 to 64"),

@@ -359,6 +359,23 @@ def force_a_stopped_agent(run):
     a.sigcont()
 
 
+@scenario("nobody gets a forced-out lock before V when its holder died while the agent hung, for the job may live")
+def force_while_the_holder_dies(run):
+    a, b = two_hosts(run, ttl=f"{TTL_S}s")
+    holder, rival = run.holder(a), run.holder(b, label="rival")
+    holder.acquire("job", 0, -1, "run")
+    wait_until(lambda: run.holders_of("job") == 3, what="all nodes have it")
+    a.sigstop()
+    until_ns = holder.cmd("until")["value"]
+    result = run.holdfast("release", "--force", "--yes", "job", agent=b)
+    assert result.rc == 0, result
+    holder.kill()
+    a.sigcont()  # it learns of the death, and of the forced release
+    wait_until(lambda: is_granted(rival, "job"), 10, "the other host gets it")
+    won_ns = boottime_ns()
+    assert won_ns > until_ns, f"{(until_ns - won_ns) / 1e9:.1f} s before the holder's V"
+
+
 @scenario("where a node's record is another's, as after a split, a forced-out lock is nobody's before V all the same")
 def force_where_records_differ(run):
     a, b = two_hosts(run, nodes=5, ttl="4s")

@@ -11,7 +11,6 @@
 #include "tests/sim/fake_hiredis.h"
 #include "tests/sim/forces.h"
 #include "tests/sim/host.h"
-#include "tests/sim/kept.h"
 #include "tests/sim/procs.h"
 #include "tests/sim/sharers.h"
 #include "tests/sim/tokens.h"
@@ -89,7 +88,6 @@ struct claim *checks_granted(struct sim_proc *proc, int resource, uint32_t slot_
                             .run = proc->run,
                             .used = true};
     claims = claim;
-    kept_granted(host, resource, slot_number, generation, proc->request.min_hold_ms);
     sim.seen[SEEN_GRANT] = true;
     sim_digest(fence);
     sim_trace("h%d grants r%d to p%d: generation %u, fence %" PRIu64 ".%u", host->number, resource,

@@ -126,7 +126,7 @@ static int report_seen(const struct tally *t)
 {
     static const enum sim_seen wanted[] = {SEEN_CONTENDED, SEEN_HANDOFF,    SEEN_LOSS,
                                            SEEN_HEAL,      SEEN_QUARANTINE, SEEN_RESTART,
-                                           SEEN_RECOVERY,  SEEN_FORCED,     SEEN_KEPT};
+                                           SEEN_RECOVERY,  SEEN_FORCED};
     int missing = 0;
 
     for (int i = 0; i < SEENS; i++)

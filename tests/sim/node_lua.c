@@ -11,7 +11,6 @@
 #include "agent/redis/script.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/instants.h"
-#include "tests/sim/kept.h"
 #include "tests/sim/watches.h"
 #include "tests/sim/vnode.h"
 
@@ -155,7 +154,6 @@ static int do_set(void)
     key->expires_ms = now_ms() + ttl_ms;
     changed();
     checks_stored(run.node, name, value, run.message);
-    kept_stored(run.node, value, run.message);
     return push_status("OK");
 }
 
@@ -196,7 +194,6 @@ static int do_del(void)
     struct store_key *key = find();
 
     if (key) {
-        kept_deleted(key->value, run.message);
         store_delete(key);
         changed();
     }

@@ -8,7 +8,6 @@
 #include "tests/sim/host.h"
 #include "tests/sim/hot.h"
 #include "tests/sim/sharers.h"
-#include "tests/sim/kept.h"
 #include "tests/sim/wide.h"
 #include "tests/support/status_name.h"
 
@@ -94,7 +93,6 @@ static void acquire(struct sim_proc *p, int resource)
         q.ttl_ms = sim.plan.ttl_ms;
     if (!p->probe && !wide_has(WIDE_HOT) && rng_chance(&sim.rng, 0.1))
         q.max_hold_ms = (uint32_t)rng_between(&sim.rng, q.ttl_ms / 2, 4 * (int64_t)q.ttl_ms);
-    q.min_hold_ms = p->probe ? 0 : kept_wanted(q.ttl_ms);
     switch (p->probe || wide_has(WIDE_HOT) ? 2 : rng_below(&sim.rng, 4)) {
     case 0:
         q.deadline_ns = 0; /* try */

@@ -38,7 +38,6 @@ const char *const sim_seen_names[SEENS] = {
     [SEEN_FORCED] = "forced release",
     [SEEN_SHARED] = "shared hold",
     [SEEN_ALONE] = "hold alone",
-    [SEEN_KEPT] = "kept by a quorum",
 };
 
 void sim_violation(const char *check, const char *format, ...)
@@ -94,14 +93,6 @@ static sim_ns set_back(void)
     return most_us * SIM_US;
 }
 
-/* Those who asked for a min-hold before may be served one after the other, and each keeps the lock for up to ttl_max. */
-static sim_ns kept(void)
-{
-    return wide_has(WIDE_MIN_HOLD)
-               ? (sim_ns)sim.plan.hosts * sim.plan.procs * sim.plan.ttl_max_ms * SIM_MS
-               : 0;
-}
-
 /* Until when all that waits must have been granted: a lost lease's keys lapse, nodes leave their
  * quarantine, what was delayed arrives, links come back. */
 static sim_ns settled_at_latest(void)
@@ -111,8 +102,7 @@ static sim_ns settled_at_latest(void)
     /* A change of the fleet that was under way settles, too, with a longer ttl_max. */
     if (wide_has(WIDE_CHANGES))
         ttl_max = ttl_max * 2 + SIM_SEC;
-    return sim.now + 2 * ttl_max + (ttl_max * 102 / 100 + SIM_SEC) + 3 * SIM_SEC + set_back() +
-           kept();
+    return sim.now + 2 * ttl_max + (ttl_max * 102 / 100 + SIM_SEC) + 3 * SIM_SEC + set_back();
 }
 
 static bool all_connected(void)

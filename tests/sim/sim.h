@@ -157,7 +157,6 @@ enum sim_seen { /* what the report counts: in how many schedules it happened */
                 SEEN_FORCED,
                 SEEN_SHARED,
                 SEEN_ALONE,
-                SEEN_KEPT,
                 SEENS
 };
 extern const char *const sim_seen_names[SEENS];

@@ -15,7 +15,6 @@
 #include "tests/sim/fleets.h"
 #include "tests/sim/forces.h"
 #include "tests/sim/host.h"
-#include "tests/sim/kept.h"
 #include "tests/sim/vnode.h"
 #include "tests/sim/wide.h"
 
@@ -419,7 +418,6 @@ void tokens_check(void)
 static bool is_left(struct vnode *node, const struct store_key *key)
 {
     return key->used && !key->is_hash && !node->forgot_a_second && !node->last_step &&
-           !kept_is_mark(key->value) &&
            store_find(&node->store, key->name, vnode_wall_us(node) / 1000);
 }
 

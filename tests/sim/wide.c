@@ -8,7 +8,6 @@
 #include "tests/sim/fleets.h"
 #include "tests/sim/foundings.h"
 #include "tests/sim/hot.h"
-#include "tests/sim/kept.h"
 #include "tests/sim/rates.h"
 #include "tests/sim/rollbacks.h"
 #include "tests/sim/sharers.h"
@@ -28,14 +27,13 @@ const char *const sim_wide_names[WIDES] = {
     [WIDE_ADDRESSES] = "addresses",
     [WIDE_CHANGES] = "changes",
     [WIDE_SHARED] = "shared",
-    [WIDE_MIN_HOLD] = "min-hold",
 };
 
 static const double likelihood[WIDES] = {
-    [WIDE_SIZES] = 0.2,   [WIDE_STEPS] = 0.12,    [WIDE_FAR] = 0.02,       [WIDE_RETENTION] = 0.08,
-    [WIDE_HOT] = 0.001,   [WIDE_ROLLBACK] = 0.1,  [WIDE_PROXY] = 0.1,      [WIDE_RATES] = 0.25,
-    [WIDE_DRAINS] = 0.1,  [WIDE_FOUNDING] = 0.1,  [WIDE_ADDRESSES] = 0.08, [WIDE_CHANGES] = 0.1,
-    [WIDE_SHARED] = 0.12, [WIDE_MIN_HOLD] = 0.15,
+    [WIDE_SIZES] = 0.2,   [WIDE_STEPS] = 0.12,   [WIDE_FAR] = 0.02,       [WIDE_RETENTION] = 0.08,
+    [WIDE_HOT] = 0.001,   [WIDE_ROLLBACK] = 0.1, [WIDE_PROXY] = 0.1,      [WIDE_RATES] = 0.25,
+    [WIDE_DRAINS] = 0.1,  [WIDE_FOUNDING] = 0.1, [WIDE_ADDRESSES] = 0.08, [WIDE_CHANGES] = 0.1,
+    [WIDE_SHARED] = 0.12,
 };
 
 uint32_t wide_allowed = (1u << WIDES) - 1;
@@ -80,8 +78,7 @@ void wide_draw(void)
     if (wide_has(WIDE_HOT))
         sim.wide = 1u << WIDE_HOT;
     if (wide_has(WIDE_CHANGES))
-        sim.wide &= 1u << WIDE_CHANGES | 1u << WIDE_SHARED | 1u << WIDE_RATES | 1u << WIDE_DRAINS |
-                    1u << WIDE_MIN_HOLD;
+        sim.wide &= 1u << WIDE_CHANGES | 1u << WIDE_SHARED | 1u << WIDE_RATES | 1u << WIDE_DRAINS;
 }
 
 struct sim_rng *wide_rng(enum sim_wide kind)
@@ -138,7 +135,6 @@ void wide_plan(void)
 
 void wide_begin(void)
 {
-    kept_begin();
     drains_begin();
     sharers_begin();
     if (wide_has(WIDE_FOUNDING))

@@ -18,7 +18,6 @@ enum sim_wide {
     WIDE_FOUNDING,  /* the fleet is founded amid faults */
     WIDE_ADDRESSES, /* hosts' configurations lead to other servers than the fleet's */
     WIDE_CHANGES,   /* the fleet changes: nodes move, ttl_max is another one */
-    WIDE_MIN_HOLD,  /* holders want a min-hold */
     WIDE_SHARED,    /* programs share r0 or have it alone */
     WIDES
 };

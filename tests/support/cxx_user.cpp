@@ -53,7 +53,7 @@ static void holds(const std::string &name)
     std::uint64_t fence = 0;
 
     {
-        lease held(client, name, holdfast::options{10s, 0s, 0s, 0s, "a note", {}});
+        lease held(client, name, holdfast::options{10s, 0s, 0s, "a note", {}});
 
         MUST(held && held.held() && held.state() == holdfast::state::held && !held.must_stop());
         MUST(held.remaining() > 5s && held.remaining() <= 10s);
@@ -101,21 +101,6 @@ static void waits_for_itself(const std::string &name)
     MUST(held.held());
 }
 
-// A job of a moment, once although another host comes a little later.
-static void keeps(const std::string &name)
-{
-    holdfast::client client, other;
-    holdfast::options once;
-
-    once.min_hold = 1s;
-    auto began = std::chrono::steady_clock::now();
-    {
-        lease moment(client, name, once);
-    }
-    MUST(!lease(other, name, std::try_to_lock, once));
-    MUST(lease(other, name, 10s) && std::chrono::steady_clock::now() - began >= 1s);
-}
-
 static void moves(const std::string &name)
 {
     holdfast::client client, other;
@@ -159,12 +144,12 @@ static void fails(const std::string &name)
     MUST(thrown_by([&] { (void)lease(client, longest, 1s); }) == errc::bad_name);
     MUST(holdfast::try_acquire(client, std::string_view()).code() == errc::bad_name);
     MUST(thrown_by([&] {
-             (void)lease(client, name, holdfast::options{1ms, 0s, 0s, 0s, "", {}});
+             (void)lease(client, name, holdfast::options{1ms, 0s, 0s, "", {}});
          }) == errc::bad_ttl);
-    MUST(holdfast::try_acquire(client, name, holdfast::options{24h * 60, 0s, 0s, 0s, "", {}})
-             .code() == errc::invalid_argument);
-    MUST(holdfast::try_acquire(client, name, holdfast::options{0s, 0s, 0s, 0s, longest, {}})
-             .code() == errc::invalid_argument);
+    MUST(holdfast::try_acquire(client, name, holdfast::options{24h * 60, 0s, 0s, "", {}}).code() ==
+         errc::invalid_argument);
+    MUST(holdfast::try_acquire(client, name, holdfast::options{0s, 0s, 0s, longest, {}}).code() ==
+         errc::invalid_argument);
 
     auto began = std::chrono::steady_clock::now();
     auto waited = holdfast::try_acquire_for(client, name, 200ms);
@@ -546,11 +531,13 @@ int main(int argc, char **argv)
     const struct {
         const char *name;
         void (*run)(const std::string &name);
-    } cases[] = {{"holds", holds},       {"keeps", keeps},   {"itself", waits_for_itself},
-                 {"moves", moves},       {"fails", fails},   {"forks", forks},
-                 {"hears", hears},       {"beats", beats},   {"pends", pends},
-                 {"several", several},   {"shares", shares}, {"warns", warns},
-                 {"excludes", excludes}, {"counts", counts}};
+    } cases[] = {{"holds", holds},     {"itself", waits_for_itself},
+                 {"moves", moves},     {"fails", fails},
+                 {"forks", forks},     {"hears", hears},
+                 {"beats", beats},     {"pends", pends},
+                 {"several", several}, {"shares", shares},
+                 {"warns", warns},     {"excludes", excludes},
+                 {"counts", counts}};
 
     if (argc != 3)
         return 2;

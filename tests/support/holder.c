@@ -173,8 +173,6 @@ static void options_from_words(struct hf_acquire_options *ret_options)
             ret_options->heartbeat_ms = (uint32_t)strtoul(words[i] + 5, NULL, 10);
         } else if (strncmp(words[i], "hold=", 5) == 0) {
             ret_options->max_hold_ms = (uint32_t)strtoul(words[i] + 5, NULL, 10);
-        } else if (strncmp(words[i], "min=", 4) == 0) {
-            ret_options->min_hold_ms = (uint32_t)strtoul(words[i] + 4, NULL, 10);
         } else {
             decode(words[i]);
             ret_options->note = words[i];

@@ -201,7 +201,6 @@ static inline struct journal_identity numbered_identity(uint32_t number)
     id.token.bytes[TOKEN_BYTES - 1] = 0xca;
     id.ttl_ms = number + 1;
     id.max_hold_ms = number + 2;
-    id.min_hold_ms = number + 3;
     id.pid = number + 3;
     id.uid = number + 4;
     id.start_time = number + 5;
@@ -225,7 +224,6 @@ static inline void assert_identity(const struct journal_identity *got, uint32_t 
     assert_memory_equal(&got->token, &want.token, sizeof(want.token));
     assert_int_equal(got->ttl_ms, want.ttl_ms);
     assert_int_equal(got->max_hold_ms, want.max_hold_ms);
-    assert_int_equal(got->min_hold_ms, want.min_hold_ms);
     assert_int_equal(got->pid, want.pid);
     assert_int_equal(got->uid, want.uid);
     assert_int_equal(got->start_time, want.start_time);

@@ -367,9 +367,9 @@ static void test_name_is_looked_up(void **state)
 static void test_lock_renew_release(void **state)
 {
     struct fixture *f = start(state, NULL);
-    struct link_key keys[3] = {{KEY, strlen(KEY), &token_bytes, 90000, 0},
-                               {"other", 5, &token_bytes, 90000, 0},
-                               {"missing", 7, &token_bytes, 90000, 0}};
+    struct link_key keys[3] = {{KEY, strlen(KEY), &token_bytes, 90000},
+                               {"other", 5, &token_bytes, 90000},
+                               {"missing", 7, &token_bytes, 90000}};
     redisReply *reply;
 
     link_comes_up(f, NULL);
@@ -413,7 +413,7 @@ static void test_many_keys(void **state)
 
     for (int i = 0; i < LINK_KEYS_MAX; i++) {
         snprintf(names[i], sizeof(names[i]), "key %d", i);
-        keys[i] = (struct link_key){names[i], strlen(names[i]), &token_bytes, UINT32_MAX, 0};
+        keys[i] = (struct link_key){names[i], strlen(names[i]), &token_bytes, UINT32_MAX};
     }
     link_comes_up(f, NULL);
     assert_int_equal(link_renew(f->link, keys, LINK_KEYS_MAX + 1, in_ms(FAR_MS), note, &f->told),
@@ -428,7 +428,7 @@ static void test_scripts_are_loaded_again(void **state)
 {
     struct fixture *f = start(state, NULL);
 
-    struct link_key key = {KEY, strlen(KEY), &token_bytes, 0, 0};
+    struct link_key key = {KEY, strlen(KEY), &token_bytes, 0};
 
     link_comes_up(f, NULL);
     make_sentinel(f);
@@ -468,7 +468,7 @@ static void test_scripts_that_cannot_be_loaded(void **state)
 static void test_late_and_forgotten(void **state)
 {
     struct fixture *f = start(state, NULL);
-    struct link_key key = {KEY, strlen(KEY), &token_bytes, 0, 0};
+    struct link_key key = {KEY, strlen(KEY), &token_bytes, 0};
     struct told released;
 
     link_comes_up(f, NULL);

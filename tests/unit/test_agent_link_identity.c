@@ -251,7 +251,7 @@ static void acquire(struct fixture *f, struct told *told)
 
 static void renew(struct fixture *f, struct told *told)
 {
-    const struct link_key key = {KEY, strlen(KEY), &token_bytes, 60000, 0};
+    const struct link_key key = {KEY, strlen(KEY), &token_bytes, 60000};
 
     memset(told, 0, sizeof(*told));
     assert_int_equal(
@@ -476,7 +476,7 @@ static bool all_answered(struct fixture *f)
 static void test_doubt_asks_once(void **state)
 {
     struct fixture *f = start(state, NULL);
-    const struct link_key key = {KEY, strlen(KEY), &token_bytes, 60000, 0};
+    const struct link_key key = {KEY, strlen(KEY), &token_bytes, 60000};
 
     link_comes_up(f, NULL);
     (void)side(f, "SCRIPT FLUSH");

@@ -397,63 +397,6 @@ static void test_in_doubt_is_released_twice(void **state)
     ask(0, "DEL doubted");
 }
 
-#define KEPT "holdfast:kept:"
-
-/* On which nodes the key is kept for that long, give or take what a slow machine needs. */
-static int keepers_of(const char *key, int64_t left_ms)
-{
-    int found = 0;
-
-    for (int i = 0; i < NODES; i++)
-        if (strncmp(ask(i, "GET %s", key), KEPT, strlen(KEPT)) == 0) {
-            assert_in_range(ask_number(i, "PTTL", key), left_ms - FAR_MS, left_ms + left_ms / 90);
-            found |= 1 << i;
-        }
-    return found;
-}
-
-static void test_kept_where_it_stands(void **state)
-{
-    struct told told = {0};
-    struct release_order order = order_of("kept", &told);
-
-    (void)state;
-    put_everywhere("kept", TOKEN, LONG_MS);
-    ask(1, "DEL kept");
-    release_order_keep(&order, hf_time_add(clock_now(), hf_ms(2 * LONG_MS)), false);
-    start(&order);
-    assert_true(runs_until(is_idle, NULL, FAR_MS));
-    assert_int_equal(told.calls, 1);
-    assert_int_equal(told.answered, 2); /* one of the three has nothing to keep */
-    assert_int_equal(keepers_of("kept", 2 * LONG_MS), 1 << 0 | 1 << 2);
-    assert_string_equal(ask(1, "GET kept"), "");
-}
-
-/* (!) A node that was away gets what is left by then, and a plain release that comes late leaves it alone. */
-static void test_kept_by_a_node_that_comes_back(void **state)
-{
-    struct told told = {0};
-    struct release_order order = order_of("later", &told);
-
-    (void)state;
-    put_everywhere("later", TOKEN, LONG_MS);
-    redis_server_pause(&nodes[2]);
-    release_order_keep(&order, hf_time_add(clock_now(), hf_ms(LONG_MS)), false);
-    start(&order);
-    assert_true(runs_until(is_told, &told, FAR_MS));
-    assert_int_equal(told.answered, QUORUM);
-    assert_true(runs_until(is_down, &links[2], FAR_MS));
-    redis_server_resume(&nodes[2]);
-    assert_true(runs_until(is_idle, NULL, FAR_MS));
-    assert_int_equal(keepers_of("later", LONG_MS), ALL);
-    order = order_of("later", NULL);
-    start(&order);
-    assert_true(runs_until(is_idle, NULL, FAR_MS));
-    assert_int_equal(keepers_of("later", LONG_MS), ALL);
-    for (int i = 0; i < NODES; i++)
-        ask(i, "DEL later");
-}
-
 /* (!) The same when the connection breaks with the release itself unanswered behind that command.
  */
 static void test_broken_behind_a_doubtful_command(void **state)
@@ -609,8 +552,6 @@ int main(void)
         cmocka_unit_test(test_job_ends_when_the_key_has_lapsed),
         cmocka_unit_test(test_in_doubt_is_released_twice),
         cmocka_unit_test(test_broken_behind_a_doubtful_command),
-        cmocka_unit_test(test_kept_where_it_stands),
-        cmocka_unit_test(test_kept_by_a_node_that_comes_back),
         cmocka_unit_test(test_node_that_refuses_for_now),
         cmocka_unit_test(test_what_q_nodes_do_not_have_was_lost),
         cmocka_unit_test(test_it_is_told_when_it_is_certain),

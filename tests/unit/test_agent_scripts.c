@@ -561,56 +561,12 @@ TEST(test_query_of_another_type)
     freeReplyObject(reply);
 }
 
-/* --- kept ------------------------------------------------------------------------------------- */
-
 static void verdict_is(redisReply *reply, const char *verdict)
 {
     if (reply->type == REDIS_REPLY_ERROR)
         fail_msg("%s", reply->str);
     assert_string_equal(reply->element[3]->str, verdict);
     freeReplyObject(reply);
-}
-
-static redisReply *release(const char *token, const char *keep_ms)
-{
-    return run(SCRIPT_RELEASE, 2, "holdfast:node", "key", token, keep_ms, NULL);
-}
-
-static void marks_are(redisReply *reply, const char *marks)
-{
-    if (reply->type == REDIS_REPLY_ERROR)
-        fail_msg("%s", reply->str);
-    assert_string_equal(reply->element[3]->str, marks);
-    freeReplyObject(reply);
-}
-
-TEST(test_a_key_is_kept_for_nobody)
-{
-    says(lock(SCRIPT_ACQUIRE, A, "7"), "OK", "7");
-    marks_are(release(A, "20000"), "k");
-    assert_in_range(ask_number("PTTL key"), 15000, 20000);
-    /* Nobody gets it, whatever comes late. */
-    verdict_is(lock(SCRIPT_ACQUIRE, B, "9"), "TAKEN");
-    verdict_is(lock(SCRIPT_ACQUIRE, A, "7"), "TAKEN");
-    verdict_is(lock(SCRIPT_HEAL, A, "7"), "TAKEN");
-    marks_are(run(SCRIPT_RENEW, 2, "holdfast:node", "key", A, "0", "50000", NULL), "f");
-    assert_in_range(ask_number("PTTL key"), 15000, 20000);
-    /* (!) No release deletes it; the one that keeps it sets what is left. */
-    marks_are(release(A, "0"), "k");
-    marks_are(run(SCRIPT_RELEASE, 2, "holdfast:node", "key", A, NULL), "k");
-    marks_are(release(B, "1000"), "f");
-    assert_in_range(ask_number("PTTL key"), 15000, 20000);
-    marks_are(release(A, "9000"), "k");
-    assert_in_range(ask_number("PTTL key"), 5000, 9000);
-}
-
-TEST(test_only_a_key_that_stands_is_kept)
-{
-    marks_are(release(A, "20000"), "0"); /* (!) never made */
-    assert_int_equal(ask_number("EXISTS key"), 0);
-    says(lock(SCRIPT_ACQUIRE, B, "7"), "OK", "7");
-    marks_are(release(A, "20000"), "f");
-    has_string(B, "GET key");
 }
 
 /* --- once ------------------------------------------------------------------------------------- */
@@ -723,50 +679,6 @@ TEST(test_force_puts_a_mark_in_the_tokens_place)
     verdict_is(force("7", ""), "FORCED");              /* again: nothing more */
     assert_in_range(ask_number("PTTL key"), 15000, 20000);
     has_string("7", "HGET holdfast:fence:key fence");
-}
-
-TEST(test_force_frees_what_is_only_kept)
-{
-    redisReply *reply;
-
-    says(lock(SCRIPT_ACQUIRE, A, "7"), "OK", "7");
-    marks_are(release(A, "20000"), "k");
-    reply = query("1");
-    assert_string_equal(reply->element[3]->str, "KEPT");
-    assert_string_equal(reply->element[6]->str, tag());
-    assert_int_equal(reply->elements, 8); /* with the record of who had it */
-    freeReplyObject(reply);
-    verdict_is(force("6", ""), "HELD");
-    assert_int_equal(ask_number("EXISTS key"), 1);
-    verdict_is(force("7", ""), "FORCED");
-    assert_int_equal(ask_number("EXISTS key"), 0);
-}
-
-/* (!) Of a job that may live nobody has seen the end: a forced release waits as it does for a holder. */
-TEST(test_force_waits_for_a_job_that_may_live)
-{
-    says(lock(SCRIPT_ACQUIRE, A, "7"), "OK", "7");
-    marks_are(release(A, "-20000"), "k");
-    verdict_is(query("0"), "HELD");
-    verdict_is(force("7", ""), "FORCED");
-    assert_in_range(ask_number("PTTL key"), 15000, 20000);
-    marks_are(release(A, "9000"), "1"); /* the job is dead */
-    assert_int_equal(ask_number("EXISTS key"), 0);
-    says(lock(SCRIPT_ACQUIRE, B, "8"), "OK", "8");
-    marks_are(release(B, "-20000"), "k");
-    marks_are(release(B, "0"), "k");
-    marks_are(release(B, "9000"), "k");
-    verdict_is(query("0"), "KEPT");
-    assert_in_range(ask_number("PTTL key"), 5000, 9000);
-}
-
-/* Its holder was forced out before it ended: an operator's word is for now. */
-TEST(test_what_is_forced_out_is_not_kept)
-{
-    says(lock(SCRIPT_ACQUIRE, A, "7"), "OK", "7");
-    verdict_is(force("7", ""), "FORCED");
-    marks_are(release(A, "20000"), "1");
-    assert_int_equal(ask_number("EXISTS key"), 0);
 }
 
 TEST(test_force_leaves_another_hold)
@@ -1422,11 +1334,6 @@ int main(void)
         SCRIPT_TEST(test_once_keeps_what_a_longer_period_wrote),
         SCRIPT_TEST(test_once_takes_nothing_of_an_earlier_one),
         SCRIPT_TEST(test_once_has_who_ran_it_and_how_it_ended),
-        SCRIPT_TEST(test_a_key_is_kept_for_nobody),
-        SCRIPT_TEST(test_only_a_key_that_stands_is_kept),
-        SCRIPT_TEST(test_force_frees_what_is_only_kept),
-        SCRIPT_TEST(test_force_waits_for_a_job_that_may_live),
-        SCRIPT_TEST(test_what_is_forced_out_is_not_kept),
         SCRIPT_TEST(test_force_leaves_another_hold),
         SCRIPT_TEST(test_force_of_nothing_and_of_another_type),
         SCRIPT_TEST(test_force_of_a_foreign_key),

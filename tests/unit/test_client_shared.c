@@ -297,11 +297,6 @@ static void refuses_what_cannot_be(void **state)
     assert_int_equal(hf_acquire_exclusive(f.client, &options, NULL), HF_EINVAL);
     assert_int_equal(hf_acquire_exclusive_start(f.client, &options, NULL), HF_EINVAL);
     assert_int_equal(hf_acquire_exclusive(NULL, &options, out), HF_EINVAL);
-    options.min_hold_ms = 1000;
-    assert_int_equal(hf_acquire_shared(f.client, &options, 2, out), HF_EINVAL);
-    assert_int_equal(hf_acquire_exclusive_start(f.client, &options, &op), HF_EINVAL);
-    assert_message_has("min_hold_ms");
-    options.min_hold_ms = 0;
     memset(name, 'n', sizeof(name));
     options.name = name;
     options.name_len = 253;

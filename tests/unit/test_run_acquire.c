@@ -256,12 +256,8 @@ static void raise_in_wait(int number)
 
 static void each_kind_of_lock_is_asked_for_as_it_is(void **state)
 {
-    struct run_options one = {.names = {"a"},
-                              .count = 1,
-                              .wait_ms = -1,
-                              .ttl_ms = 3000,
-                              .max_hold_ms = 5,
-                              .min_hold_ms = 6};
+    struct run_options one = {
+        .names = {"a"}, .count = 1, .wait_ms = -1, .ttl_ms = 3000, .max_hold_ms = 5};
     struct run_options slots = {.names = {"a"}, .count = 1, .slots = 4, .wait_ms = 0};
     struct run_options shared = {.names = {"a"}, .count = 1, .mode = RUN_SHARED};
     struct run_options exclusive = {.names = {"a"}, .count = 1, .mode = RUN_EXCLUSIVE};
@@ -272,7 +268,6 @@ static void each_kind_of_lock_is_asked_for_as_it_is(void **state)
     assert_int_equal(ask_and_wait(&acquire), EXIT_OK);
     assert_int_equal(fake.asked.ttl_ms, 3000);
     assert_int_equal(fake.asked.max_hold_ms, 5);
-    assert_int_equal(fake.asked.min_hold_ms, 6);
     assert_int_equal(fake.asked.wait_ms, -1);
     assert_int_equal(fake.asked.flags, HF_ACQUIRE_RUN | HF_ACQUIRE_GUARDED);
     assert_int_equal(fake.asked_slots, 0);

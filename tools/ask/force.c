@@ -99,14 +99,10 @@ int force_offer(hf_client *client, const struct reader_args *args, const struct 
 
 static void print_forced(const char *shown, const struct hf_who_info *now, uint64_t fence)
 {
-    /* Only of a key that was kept for nobody nothing is left. */
-    bool was_kept = now->holder.pttl_ms == 0;
     char span[TEXT_SPAN_SIZE];
 
     printf("%s: forced out on %" PRIu32 " of %" PRIu32 " nodes", shown, now->forced, now->nodes);
-    if (was_kept)
-        printf("; its hold was over, and the lock is free\n");
-    else if (fence == 0)
+    if (fence == 0)
         printf("; nobody else gets it for %s. If another program than an agent had locked it, that "
                "program does not know, and may go on as if it held the lock\n",
                text_span(span, sizeof(span), now->holder.pttl_ms));

@@ -302,7 +302,6 @@ int acquire_begin(struct acquire *acquire, hf_client *client, hf_op **ret_op)
         .size = sizeof(wanted),
         .ttl_ms = (uint32_t)acquire->wanted->ttl_ms,
         .max_hold_ms = (uint32_t)acquire->wanted->max_hold_ms,
-        .min_hold_ms = (uint32_t)acquire->wanted->min_hold_ms,
         .wait_ms = wait_left_ms(acquire),
         .flags = acquire->by ? 0 : HF_ACQUIRE_RUN | HF_ACQUIRE_GUARDED,
         .heartbeat_ms = (uint32_t)acquire->wanted->heartbeat_ms,

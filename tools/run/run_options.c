@@ -12,7 +12,6 @@
 
 enum {
     OPT_MAX_HOLD = 256,
-    OPT_MIN_HOLD,
     OPT_ONCE_PER,
     OPT_DONE_CODE,
     OPT_RETRY_FAILED,
@@ -72,10 +71,6 @@ static const struct {
     {{"max-hold", required_argument, NULL, OPT_MAX_HOLD},
      OF_BOTH,
      "      --max-hold TIME          renew the lock no more after this: it is lost within a TTL"},
-    {{"min-hold", required_argument, NULL, OPT_MIN_HOLD},
-     OF_BOTH,
-     "      --min-hold TIME          nobody gets the lock for this long, though it is released "
-     "before"},
     {{"once-per", required_argument, NULL, OPT_ONCE_PER},
      OF_RUN,
      "      --once-per TIME          do not run COMMAND if a run of NAME was started on any host "
@@ -252,8 +247,6 @@ static int parse_option(struct run_options *run, int option)
         return EXIT_OK;
     case OPT_MAX_HOLD:
         return positive_span(run, "--max-hold", optarg, &run->max_hold_ms);
-    case OPT_MIN_HOLD:
-        return positive_span(run, "--min-hold", optarg, &run->min_hold_ms);
     case OPT_ONCE_PER:
         return positive_span(run, "--once-per", optarg, &run->once_per_ms);
     case OPT_DONE_CODE:
@@ -372,9 +365,6 @@ static int check_options(const struct run_options *run)
     if (run->mode == RUN_EXCLUSIVE && run->slots)
         return args_usage(words[run->command],
                           "leave --slots out: --exclusive takes every slot that NAME can have");
-    if (run->mode && run->min_hold_ms)
-        return args_usage(words[run->command],
-                          "give --min-hold for a lock that is neither --shared nor --exclusive");
     if (run->mode && run->count > 1)
         return args_usage(
             words[run->command],

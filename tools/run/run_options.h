@@ -27,9 +27,9 @@ struct run_options {
     int slots;         /* 0: NAME is no counted lock, or with RUN_SHARED: as many as there can be */
     char *const *argv; /* of run */
     int64_t wait_ms;   /* 0: not at all; -1: without limit */
-    int64_t ttl_ms, max_hold_ms, min_hold_ms, heartbeat_ms; /* 0: not given */
-    int64_t once_per_ms;                                    /* likewise */
-    int done_code;                                          /* with it: the job has run already */
+    int64_t ttl_ms, max_hold_ms, heartbeat_ms; /* 0: not given */
+    int64_t once_per_ms;                       /* likewise */
+    int done_code;                             /* with it: the job has run already */
     bool retry_failed;
     int busy_code, stop_signal;
     bool no_new_privs, verbose;

@@ -218,23 +218,10 @@ static const char *handed_over(const struct hf_event *event, const char *sentenc
     return event->flags & HF_EVENT_F_HANDED_OVER ? sentence : "";
 }
 
-/* "" unless nobody gets the lock for some time after its release. */
-static const char *kept_for(char *out, size_t size, const struct hf_event *event)
-{
-    char span[TEXT_SPAN_SIZE];
-
-    out[0] = '\0';
-    if (event->flags & HF_EVENT_F_KEPT)
-        snprintf(out, size, "; nobody gets it for %s",
-                 text_span(span, sizeof(span), (event->valid_ns - event->at_ns) / HF_NS_PER_MS));
-    return out;
-}
-
 static void detail_of_lease(char *out, size_t size, const struct reader *reader,
                             const struct hf_event *event)
 {
     char span[TEXT_SPAN_SIZE], id[4 * HF_NODE_TEXT_MAX + 1], rest[NODES_SIZE], by[64];
-    char kept[TEXT_SPAN_SIZE + 32];
     const char *loss = hf_loss_text(event->reason);
 
     id[0] = '\0';
@@ -271,11 +258,10 @@ static void detail_of_lease(char *out, size_t size, const struct reader *reader,
                  text_span(span, sizeof(span), event->value), event->fence, event->pid);
         break;
     case HF_EVENT_RELEASED:
-        snprintf(out, size, "held for %s, fence %" PRIu64 ", pid %" PRIu32 "; %s%s%s%s",
+        snprintf(out, size, "held for %s, fence %" PRIu64 ", pid %" PRIu32 "; %s%s%s",
                  text_span(span, sizeof(span), event->value), event->fence, event->pid,
                  released_by(event), asker(by, sizeof(by), event),
-                 handed_over(event, "; handed over on this host"),
-                 kept_for(kept, sizeof(kept), event));
+                 handed_over(event, "; handed over on this host"));
         break;
     case HF_EVENT_FORCED:
         snprintf(out, size,
@@ -482,11 +468,6 @@ static void put_lease(json_t *line, const struct reader *reader, const struct hf
         json_put(line, "run_before_ms", json_integer(event->value));
     if (event->kind == HF_EVENT_DENIED)
         json_put(line, "right", json_string(right_word(event->value)));
-    if (event->kind == HF_EVENT_RELEASED)
-        json_put(line, "kept_ms",
-                 json_integer(event->flags & HF_EVENT_F_KEPT
-                                  ? (event->valid_ns - event->at_ns) / HF_NS_PER_MS
-                                  : 0));
     if (event->kind == HF_EVENT_GRANTED || event->kind == HF_EVENT_RELEASED)
         json_put(line, "handed_over", json_boolean(event->flags & HF_EVENT_F_HANDED_OVER));
 }

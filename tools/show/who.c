@@ -70,16 +70,10 @@ static void print_left(const struct hf_who_info *who)
     char span[TEXT_SPAN_SIZE];
 
     if (who->holder.pttl_ms >= 0)
-        printf("left      %s%s\n", text_span(span, sizeof(span), who->holder.pttl_ms),
-               who->kept ? "" : ", unless it is renewed");
+        printf("left      %s, unless it is renewed\n",
+               text_span(span, sizeof(span), who->holder.pttl_ms));
     else if (who->holder.pttl_ms == -1)
         puts("left      its key never expires");
-}
-
-/* By as many nodes as an acquire would need. */
-static bool is_kept(const struct hf_who_info *who)
-{
-    return who->kept >= who->quorum;
 }
 
 void who_print(const void *name, size_t name_len, const struct hf_who_info *who)
@@ -87,9 +81,7 @@ void who_print(const void *name, size_t name_len, const struct hf_who_info *who)
     char shown[TEXT_NAME_SIZE];
 
     printf("name      %s\n", text_escape(shown, sizeof(shown), name, name_len));
-    printf("state     %s\n", is_kept(who)
-                                 ? "kept: its hold is over, and nobody gets it before its time"
-                                 : who_sentence(who->state));
+    printf("state     %s\n", who_sentence(who->state));
     if (who->holding) {
         print_holder(who);
         print_left(who);
@@ -138,5 +130,4 @@ void who_put(json_t *object, const struct hf_who_info *who)
     json_put(object, "holding", json_integer(who->holding));
     json_put(object, "free", json_integer(who->free));
     json_put(object, "forced", json_integer(who->forced));
-    json_put(object, "kept", json_integer(who->kept));
 }

@@ -98,8 +98,7 @@ struct waiter *handoff_next_holder(struct resource *r, hf_time now)
 
     r->turn_over = false;
     if (!w || waiter_tries(w) || r->work->handoff || locks->going || drains_stands(locks) ||
-        *nodes_fleet_text(locks->nodes) || lease->generation >= HF_GEN_MAX ||
-        hf_time_before(now, lease_min_hold_end(lease)))
+        *nodes_fleet_text(locks->nodes) || lease->generation >= HF_GEN_MAX)
         return NULL;
     facts = handoff_facts(lease, atomic_load_explicit(&lease->state, memory_order_relaxed),
                           (hf_time){atomic_load_explicit(&lease->valid_ns, memory_order_relaxed)},

@@ -50,7 +50,6 @@ struct later {
     size_t key_len;
     struct token token;
     hf_dur attempt, ttl;
-    hf_time keep_until;
 };
 
 static void released(const struct release_outcome *outcome, void *arg, void *owner)
@@ -70,7 +69,6 @@ static void on_later(struct loop_timer *timer, hf_time now)
         release_order(l->key, l->key_len, &l->token, l->attempt, l->ttl, nodes);
 
     release_order_doubt(&order, nodes, hf_time_add(now, l->attempt));
-    release_order_keep(&order, l->keep_until, false);
     release_order_tell(&order, released, l->resource);
     if (releaser_start(locks->releaser, &order) < 0)
         released(0, l->resource, locks);
@@ -215,27 +213,10 @@ static hf_dur attempt_of(const struct locks *locks, hf_dur ttl)
     return locks->config->timing.attempt;
 }
 
-/* In the journal a token has the time at which its round began, and the grant came up to round_most later. */
-static uint32_t min_hold_of(const struct journal_identity *id)
-{
-    struct timing timing = timing_of(hf_ms(id->ttl_ms));
-
-    return id->min_hold_ms ? id->min_hold_ms + (uint32_t)hf_dur_ms(timing.round_most) : 0;
-}
-
-/* (!) What its holder wanted is true of a lease that an agent was releasing when it was killed, too. */
-static hf_time keep_until(const struct journal_identity *id, const struct journal_lease *over)
-{
-    return id->min_hold_ms && over->slot_state == HF_SLOT_ENDED
-               ? hf_time_add((hf_time){id->since_ns}, hf_ms(min_hold_of(id)))
-               : HF_TIME_PAST;
-}
-
 /* Release only: an unfinished round or release, or a lease that is over. Not before `at`: until then the
- * journal keeps the lease, as over, for the agent after this one. `was_held`: its slot still says so. `lost`: a
- * process may still believe in it, or it ran out. */
+ * journal keeps the lease, as lost, for the agent after this one. `was_held`: its slot still says so. */
 static int release_record(struct locks *locks, const struct record *rec, uint32_t slot, hf_time at,
-                          bool was_held, bool lost)
+                          bool was_held)
 {
     struct journal_lease over = rec->state;
     struct journal_lease free_record = {.state = JOURNAL_FREE, .generation = rec->state.generation};
@@ -245,8 +226,8 @@ static int release_record(struct locks *locks, const struct record *rec, uint32_
 
     over.state = hf_time_before(clock_now(), at) ? JOURNAL_HELD : JOURNAL_ENDING;
     if (over.slot_state < HF_SLOT_LOST && (was_held || over.state == JOURNAL_HELD)) {
-        over.slot_state = lost ? HF_SLOT_LOST : HF_SLOT_ENDED;
-        over.reason = lost ? HF_LOSS_RESTART : HF_LOSS_HOLDER;
+        over.slot_state = HF_SLOT_LOST;
+        over.reason = HF_LOSS_RESTART;
     }
     /* (!) The agent after this one may have neither the table nor the list of nodes that `at` came from. */
     for (int i = 0; i < locks->n && over.state == JOURNAL_HELD; i++)
@@ -274,7 +255,6 @@ static int release_record(struct locks *locks, const struct record *rec, uint32_
     l->ttl = hf_ms(rec->id.ttl_ms);
     l->attempt = attempt_of(locks, l->ttl);
     l->token = rec->id.token;
-    l->keep_until = keep_until(&rec->id, &over);
     LIST_INSERT_HEAD(&locks->laters, l, all);
     return loop_timer_set(locks->loop, &l->timer, at);
 }
@@ -305,7 +285,6 @@ static int take_up(struct locks *locks, const struct record *rec, uint32_t slot,
                                                       .comm = rec->id.comm,
                                                       .heartbeat_ms = rec->id.heartbeat_ms,
                                                       .beat_word = rec->id.beat_word,
-                                                      .min_hold_ms = min_hold_of(&rec->id),
                                                       .extra = rec->id.max_hold_ms != 0});
     if (!lease)
         return HF_ENOMEM;
@@ -413,7 +392,7 @@ static int complete(struct locks *locks, const struct record *rec, uint32_t slot
     else if (state->slot_state == HF_SLOT_LOST)
         event_not_readopted(locks->agent, slot, &rec->id, state, HF_EVENT_LOST, state->reason);
     rc = release_record(locks, rec, slot, hf_time_max(now, release_time(locks, rec, slot)),
-                        was_held, true);
+                        was_held);
     if (rc == HF_OK && ended && locks->by_slot[slot] && (holder = living_client(locks, &rec->id)))
         (void)ended_add(holder, locks->by_slot[slot], slot, state->generation);
     return rc;
@@ -515,7 +494,7 @@ static int decide(struct locks *locks, const struct record *rec, uint32_t slot, 
         over = promise_latest(locks, &rec->id, &rec->state, slot);
     else if (!locks->agent->warm)
         over = validity_latest(rec->state.d, locks->n);
-    return release_record(locks, rec, slot, hf_time_max(now, over), true, alive || !ahead);
+    return release_record(locks, rec, slot, hf_time_max(now, over), true);
 }
 
 /* Descriptors that the agent needs before any client has them: ghosts do without a watch rather than use

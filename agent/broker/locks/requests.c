@@ -84,15 +84,6 @@ static int judge_acquire(struct locks *locks, struct session *s, const struct hf
                        text, size);
     if (rc < 0)
         return rc;
-    /* (!) A node that forgot the key gives no votes for just longer than ttl_max. */
-    if (q->min_hold_ms > c->ttl_max_ms) {
-        snprintf(text, size,
-                 "use a min-hold of at most %" PRIu32
-                 " ms, which is the fleet's ttl_max, not %" PRIu32
-                 " ms; nodes that restart empty are kept out for no longer than that",
-                 c->ttl_max_ms, q->min_hold_ms);
-        return HF_EINVAL;
-    }
     if (q->heartbeat_ms && q->heartbeat_ms < HF_HEARTBEAT_LEAST_MS) {
         snprintf(text, size, "use a heartbeat of at least %d ms, not %" PRIu32 " ms",
                  HF_HEARTBEAT_LEAST_MS, q->heartbeat_ms);
@@ -190,7 +181,6 @@ void request_acquire(struct locks *locks, struct session *s, const struct hf_req
     w->guarded = q->flags & HF_REQ_GUARDED;
     w->heartbeat_ms = q->heartbeat_ms;
     w->beat_word = q->beat_word;
-    w->min_hold_ms = q->min_hold_ms;
     w->max_hold_ms = q->max_hold_ms;
     if (locks->config->max_hold_ms &&
         (!w->max_hold_ms || w->max_hold_ms > locks->config->max_hold_ms))

@@ -72,8 +72,7 @@ static void on_timer(struct loop_timer *timer, hf_time now)
 /* Whether nothing but its release or its renewal can come next. */
 static bool is_plain(const struct lease *lease)
 {
-    return !lease_heartbeat_ms(lease) && lease->fsm.max_hold.ns == HF_TIME_NEVER.ns &&
-           lease_min_hold_end(lease).ns == HF_TIME_PAST.ns;
+    return !lease_heartbeat_ms(lease) && lease->fsm.max_hold.ns == HF_TIME_NEVER.ns;
 }
 
 void short_hold_begin(struct resource *r, hf_time now)

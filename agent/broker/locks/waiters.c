@@ -97,7 +97,6 @@ struct lease *waiter_new_lease(const struct waiter *w, const void *key, size_t k
                                       .comm = c->comm,
                                       .heartbeat_ms = w->heartbeat_ms,
                                       .beat_word = w->beat_word,
-                                      .min_hold_ms = w->min_hold_ms,
                                       .extra = extra};
     struct lease *lease = lease_new(resource_locks(w->resource)->n, &words);
 
@@ -120,7 +119,6 @@ void waiter_fill_identity(const struct waiter *w, struct journal_identity *id)
 
     id->ttl_ms = (uint32_t)hf_dur_ms(w->timing.ttl);
     id->max_hold_ms = w->max_hold_ms;
-    id->min_hold_ms = w->min_hold_ms;
     id->pid = c->pid;
     id->uid = c->uid;
     id->start_time = c->start_time;

@@ -32,7 +32,7 @@ struct waiter {
     hf_time deadline; /* HF_TIME_PAST: try once; HF_TIME_NEVER */
     struct loop_timer timer;
     struct timing timing;
-    uint32_t max_hold_ms, min_hold_ms, heartbeat_ms, beat_word;
+    uint32_t max_hold_ms, heartbeat_ms, beat_word;
     bool run, guarded, contended;
     /* (!) Its hand-off is undone, and the journal may name it as the owner until the lease has ended: no answer
      * before. */

@@ -66,7 +66,6 @@ static void hear(struct fanout *fanout, int node, const struct link_reply *reply
     }
     fanout->node[node].fence = reply->fence;
     fanout->node[node].forced = reply->forced;
-    fanout->node[node].kept = reply->kept;
     fanout->node[node].tracked = reply->tracked;
     fanout->node[node].holder = reply->holder;
     if (reply->verdict == VERDICT_TAKEN || reply->verdict == VERDICT_OK)
@@ -182,15 +181,6 @@ int fanout_forced(const struct fanout *fanout)
 
     for (int i = 0; i < fanout->tally.n; i++)
         count += fanout->node[i].forced;
-    return count;
-}
-
-int fanout_kept(const struct fanout *fanout)
-{
-    int count = 0;
-
-    for (int i = 0; i < fanout->tally.n; i++)
-        count += fanout->node[i].kept;
     return count;
 }
 

@@ -24,7 +24,6 @@ struct fanout {
         struct hf_wire_holder holder;
         uint64_t fence; /* the record's, node part */
         bool forced;    /* the mark stands there, from now or before */
-        bool kept;      /* its hold is over, and it expires by itself */
         bool asked, tracked;
         enum hf_node_error error;
     } node[HF_NODES_MAX];
@@ -52,7 +51,6 @@ void fanouts_destroy(struct queries *queries); /* after the links */
  * fewer than q nodes have it if nobody renews it. */
 bool fanout_holder(const struct fanout *fanout, struct hf_wire_holder *ret_holder);
 int fanout_forced(const struct fanout *fanout);  /* on how many nodes */
-int fanout_kept(const struct fanout *fanout);    /* likewise */
 int fanout_tracked(const struct fanout *fanout); /* how many nodes tell of the next change */
 
 #endif

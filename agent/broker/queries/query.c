@@ -111,7 +111,6 @@ void query_fill(struct query *query, const struct fanout *fanout)
     e->query_outcome = (uint8_t)outcome_of(tally_decide(t));
     e->query_answered = (uint8_t)tally_answered(t);
     e->query_forced = (uint8_t)fanout_forced(fanout);
-    e->query_kept = (uint8_t)fanout_kept(fanout);
     e->query_free = 0;
     for (int i = 0; i < t->n; i++)
         e->query_free = (uint8_t)(e->query_free + (t->node[i].word == TALLY_NO_KEY));

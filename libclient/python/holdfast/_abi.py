@@ -76,7 +76,6 @@ class AcquireOptions(ctypes.Structure):
         ("flags", c_uint),
         ("note", c_char_p),
         ("heartbeat_ms", c_uint32),
-        ("min_hold_ms", c_uint32),
         ("progress", c_void_p),
         ("arg", c_void_p),
         ("later", c_uint8 * LATER),

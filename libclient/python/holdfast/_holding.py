@@ -31,12 +31,11 @@ class Holding:
         ttl: Optional[float],
         wait: Optional[float],
         max_hold: Optional[float],
-        min_hold: Optional[float],
         heartbeat: Optional[float],
         note: Optional[str],
     ) -> None:
         self._wanted = wanted
-        self._terms = Terms.of(ttl, max_hold, min_hold, heartbeat, note)
+        self._terms = Terms.of(ttl, max_hold, heartbeat, note)
         self.wait = wait
         self._leases: Tuple[Lease, ...] = ()
         self._acquiring: Dict[int, Tuple[Op, int]] = {}  # by process: in a forked child the parent's acquire does not go on

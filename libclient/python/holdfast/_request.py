@@ -69,18 +69,16 @@ class Terms:
 
     ttl_ms: int
     max_hold_ms: int
-    min_hold_ms: int
     heartbeat_ms: int
     note: Optional[bytes]
 
     @classmethod
     def of(
-        cls, ttl: Optional[float], max_hold: Optional[float], min_hold: Optional[float], heartbeat: Optional[float], note: Optional[str]
+        cls, ttl: Optional[float], max_hold: Optional[float], heartbeat: Optional[float], note: Optional[str]
     ) -> "Terms":
         return cls(
             milliseconds("ttl", ttl),
             milliseconds("max_hold", max_hold),
-            milliseconds("min_hold", min_hold),
             milliseconds("heartbeat", heartbeat),
             bytes_of_note(note),
         )
@@ -93,7 +91,6 @@ class Terms:
             wait_ms=wait,
             note=self.note,
             heartbeat_ms=self.heartbeat_ms,
-            min_hold_ms=self.min_hold_ms,
         )
 
 

@@ -212,7 +212,6 @@ class AsyncHolding(Holding):
         ttl: Optional[float],
         wait: Optional[float],
         max_hold: Optional[float],
-        min_hold: Optional[float],
         heartbeat: Optional[float],
         note: Optional[str],
         on_loss: str,
@@ -220,7 +219,7 @@ class AsyncHolding(Holding):
         on_progress: Optional[OnProgress],
         client: Optional[AsyncClient],
     ) -> None:
-        super().__init__(wanted, ttl, wait, max_hold, min_hold, heartbeat, note)
+        super().__init__(wanted, ttl, wait, max_hold, heartbeat, note)
         wait_ms(wait)  # says what is wrong with it
         check_callback("on_change", on_change)
         check_callback("on_progress", on_progress)
@@ -400,7 +399,6 @@ class AsyncLock(OneName, AsyncHolding):
         ttl: Optional[float] = None,
         wait: Optional[float] = None,
         max_hold: Optional[float] = None,
-        min_hold: Optional[float] = None,
         heartbeat: Optional[float] = None,
         note: Optional[str] = None,
         on_loss: str = CANCEL,
@@ -408,7 +406,7 @@ class AsyncLock(OneName, AsyncHolding):
         on_progress: Optional[OnProgress] = None,
         client: Optional[AsyncClient] = None,
     ) -> None:
-        super().__init__(One(name), ttl, wait, max_hold, min_hold, heartbeat, note, on_loss, on_change, on_progress, client)
+        super().__init__(One(name), ttl, wait, max_hold, heartbeat, note, on_loss, on_change, on_progress, client)
 
 
 class AsyncLockSet(SeveralNames, AsyncHolding):
@@ -421,7 +419,6 @@ class AsyncLockSet(SeveralNames, AsyncHolding):
         ttl: Optional[float] = None,
         wait: Optional[float] = None,
         max_hold: Optional[float] = None,
-        min_hold: Optional[float] = None,
         heartbeat: Optional[float] = None,
         note: Optional[str] = None,
         on_loss: str = CANCEL,
@@ -429,7 +426,7 @@ class AsyncLockSet(SeveralNames, AsyncHolding):
         on_progress: Optional[OnProgress] = None,
         client: Optional[AsyncClient] = None,
     ) -> None:
-        super().__init__(All(names), ttl, wait, max_hold, min_hold, heartbeat, note, on_loss, on_change, on_progress, client)
+        super().__init__(All(names), ttl, wait, max_hold, heartbeat, note, on_loss, on_change, on_progress, client)
 
 
 class AsyncSlots(CountedName, AsyncHolding):
@@ -443,7 +440,6 @@ class AsyncSlots(CountedName, AsyncHolding):
         ttl: Optional[float] = None,
         wait: Optional[float] = None,
         max_hold: Optional[float] = None,
-        min_hold: Optional[float] = None,
         heartbeat: Optional[float] = None,
         note: Optional[str] = None,
         on_loss: str = CANCEL,
@@ -451,7 +447,7 @@ class AsyncSlots(CountedName, AsyncHolding):
         on_progress: Optional[OnProgress] = None,
         client: Optional[AsyncClient] = None,
     ) -> None:
-        super().__init__(Slot(name, slots), ttl, wait, max_hold, min_hold, heartbeat, note, on_loss, on_change, on_progress, client)
+        super().__init__(Slot(name, slots), ttl, wait, max_hold, heartbeat, note, on_loss, on_change, on_progress, client)
 
 
 class AsyncSharedLock(CountedName, AsyncHolding):

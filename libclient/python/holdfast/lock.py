@@ -32,14 +32,13 @@ class ThreadHolding(Holding):
         ttl: Optional[float],
         wait: Optional[float],
         max_hold: Optional[float],
-        min_hold: Optional[float],
         heartbeat: Optional[float],
         note: Optional[str],
         on_change: Optional[OnChange],
         on_progress: Optional[OnProgress],
         client: Optional[Client],
     ) -> None:
-        super().__init__(wanted, ttl, wait, max_hold, min_hold, heartbeat, note)
+        super().__init__(wanted, ttl, wait, max_hold, heartbeat, note)
         wait_ms(wait)  # says what is wrong with it
         check_callback("on_change", on_change)
         check_callback("on_progress", on_progress)
@@ -177,7 +176,6 @@ class Lock(OneName, ThreadHolding):
     ttl          None: the agent's default
     wait         how long `with` and acquire() wait: None without limit, 0 not at all
     max_hold     no longer than this
-    min_hold     released earlier, it stays taken for others until so long after its grant: a job of a moment runs once a period
     heartbeat    lost after so long without beat(); at least 0.1
     note         up to 127 bytes for people to read
     on_change    called with this lock and its new State, in a thread of the package; it must not wait long
@@ -191,14 +189,13 @@ class Lock(OneName, ThreadHolding):
         ttl: Optional[float] = None,
         wait: Optional[float] = None,
         max_hold: Optional[float] = None,
-        min_hold: Optional[float] = None,
         heartbeat: Optional[float] = None,
         note: Optional[str] = None,
         on_change: Optional[Callable[["Lock", State], None]] = None,
         on_progress: Optional[OnProgress] = None,
         client: Optional[Client] = None,
     ) -> None:
-        super().__init__(One(name), ttl, wait, max_hold, min_hold, heartbeat, note, on_change, on_progress, client)
+        super().__init__(One(name), ttl, wait, max_hold, heartbeat, note, on_change, on_progress, client)
 
 
 class LockSet(SeveralNames, ThreadHolding):
@@ -216,14 +213,13 @@ class LockSet(SeveralNames, ThreadHolding):
         ttl: Optional[float] = None,
         wait: Optional[float] = None,
         max_hold: Optional[float] = None,
-        min_hold: Optional[float] = None,
         heartbeat: Optional[float] = None,
         note: Optional[str] = None,
         on_change: Optional[Callable[["LockSet", State], None]] = None,
         on_progress: Optional[OnProgress] = None,
         client: Optional[Client] = None,
     ) -> None:
-        super().__init__(All(names), ttl, wait, max_hold, min_hold, heartbeat, note, on_change, on_progress, client)
+        super().__init__(All(names), ttl, wait, max_hold, heartbeat, note, on_change, on_progress, client)
 
 
 class Slots(CountedName, ThreadHolding):
@@ -242,14 +238,13 @@ class Slots(CountedName, ThreadHolding):
         ttl: Optional[float] = None,
         wait: Optional[float] = None,
         max_hold: Optional[float] = None,
-        min_hold: Optional[float] = None,
         heartbeat: Optional[float] = None,
         note: Optional[str] = None,
         on_change: Optional[Callable[["Slots", State], None]] = None,
         on_progress: Optional[OnProgress] = None,
         client: Optional[Client] = None,
     ) -> None:
-        super().__init__(Slot(name, slots), ttl, wait, max_hold, min_hold, heartbeat, note, on_change, on_progress, client)
+        super().__init__(Slot(name, slots), ttl, wait, max_hold, heartbeat, note, on_change, on_progress, client)
 
 
 class SharedLock(CountedName, ThreadHolding):
@@ -258,7 +253,7 @@ class SharedLock(CountedName, ThreadHolding):
         with SharedLock("index", wait=5) as shared:
             read(slot=shared.slot, fence=shared.fence)
 
-    Its other arguments are those of Lock, but for min_hold."""
+    Its other arguments are those of Lock."""
 
     def __init__(
         self,
@@ -284,7 +279,7 @@ class ExclusiveLock(WholeName, ThreadHolding):
         with ExclusiveLock("index", wait=60) as alone:
             write(fence=alone.fence)
 
-    Its arguments are those of Lock, but for min_hold."""
+    Its arguments are those of Lock."""
 
     def __init__(
         self,
