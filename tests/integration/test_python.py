@@ -37,6 +37,10 @@ def raises(kind, function, *args, **more):
         assert type(error) is kind, repr(error)
         return error
     raise AssertionError(f"no {kind.__name__}")
+def elsewhere(function):  # a lock of this thread would not be waited for
+    thread = threading.Thread(target=function)
+    thread.start()
+    thread.join()
 """
 
 
@@ -376,7 +380,7 @@ def progress(run):
             if len(seen) == 1:
                 raise KeyError("enough")
         holder = Lock("a")
-        holder.acquire()
+        elsewhere(holder.acquire)
         lock = Lock("a", wait=10, on_progress=note)
         raises(KeyError, lock.acquire)
         assert not lock.held and seen[0].holder.pid == os.getpid() and seen[0].reason == -201 and seen[0].text, seen
@@ -627,7 +631,7 @@ def interrupts(run):
     fleet(run)
     python(run, """
         holder = Lock("a")
-        holder.acquire()
+        elsewhere(holder.acquire)
         def interrupt(number, after):
             threading.Timer(after, os.kill, (os.getpid(), number)).start()
         lock = Lock("a", wait=20)
@@ -1090,7 +1094,7 @@ def tasks(run):
             await asyncio.gather(*(work() for _ in range(8)))
             assert total == 200
             lock = AsyncLock("a")
-            assert await lock.acquire(blocking=False)
+            assert await asyncio.create_task(lock.acquire(blocking=False))
             waiting = [asyncio.ensure_future(AsyncLock("a").acquire()) for _ in range(5)]
             await asyncio.sleep(0.1)
             for task in waiting: task.cancel()

@@ -206,6 +206,21 @@ int __wrap_fstat64(int fd, struct stat *st)
     return stat_fd(fd, st);
 }
 
+/* A table that still has its name; the agent asks nothing else by path. */
+int __wrap_lstat(const char *path, struct stat *st);
+int __wrap_lstat(const char *path, struct stat *st)
+{
+    const char *folder = "/dev/shm";
+    const struct file *f =
+        strncmp(path, folder, strlen(folder)) == 0 ? file_find(path + strlen(folder)) : NULL;
+
+    if (!f) {
+        errno = ENOENT;
+        return -1;
+    }
+    return stat_fd(FD_FIRST + (int)(f - files), st);
+}
+
 /* Its size is told once, and there is memory for all of it then. */
 static int allocate(int fd, off_t length)
 {

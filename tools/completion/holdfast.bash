@@ -22,10 +22,10 @@ _holdfast_locks() { "$1" list --json "${@:2}" 2>/dev/null </dev/null | sed -nE '
 _holdfast_nodes() { "$1" nodes --json "${@:2}" 2>/dev/null </dev/null | sed -nE 's/^\{"id":"([^"\\]*)",.*/\1/p'; }
 
 _holdfast_agents() {
-    local sock
-    for sock in ${HOLDFAST_RUNTIME_DIR:+"$HOLDFAST_RUNTIME_DIR"/*/sock} ${XDG_RUNTIME_DIR:+"$XDG_RUNTIME_DIR"/holdfast/*/sock} \
-        /run/holdfast/*/sock; do
-        [[ -S $sock && ($sock != "$XDG_RUNTIME_DIR"/* || -O $XDG_RUNTIME_DIR) ]] || continue
+    local sock users=
+    [[ ! -O $XDG_RUNTIME_DIR ]] || users=$XDG_RUNTIME_DIR
+    for sock in ${HOLDFAST_RUNTIME_DIR:+"$HOLDFAST_RUNTIME_DIR"/*/sock} ${users:+"$users"/holdfast/*/sock} /run/holdfast/*/sock; do
+        [[ -S $sock ]] || continue
         sock=${sock%/sock}
         printf '%s\n' "${sock##*/}"
     done
