@@ -123,7 +123,8 @@ static bool job_is_gone(const struct job *job)
 static bool job_is_certain(const struct job *job)
 {
     const struct releaser *r = job->releaser;
-    int open = count_bits(job->nodes & ~job->answered);
+    /* A node that is away, or lost its connection, will not say what the first release there found. */
+    int open = count_bits(job->flying & ~job->answered & ~job->sent_again);
 
     return job->covered.ns == HF_TIME_PAST.ns || job_is_gone(job) ||
            count_bits(job->without) + open < r->q;
