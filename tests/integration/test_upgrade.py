@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Two builds in one fleet: agents, clients and readers of an earlier build and of this one, one after the other on a host and
-side by side on two.
+"""Two builds in one fleet: agents, clients and readers of this build and of one with a later minor version of the table, one
+after the other on a host and side by side on two.
 """
 import hashlib
 import pathlib
@@ -9,10 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+import typing
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-import earlier  # noqa: E402
-from earlier import BEFORE_FLEET, BEFORE_RELOAD  # noqa: E402
 from history import changes_of, fence_faults, overlaps, read  # noqa: E402
 from rig import BUILD, HolderError, agent_env, main, scenario, wait_until  # noqa: E402
 from views import counters, node_rows, wait_node  # noqa: E402
@@ -21,8 +20,16 @@ TTL_S = 2  # also the fleet's longest
 QUARANTINE_S = 1.02 * TTL_S + 1
 CONTEND_S = 10
 NAMES = ("job", "client", "later")
-BUSY, GOING = -201, -302
+BUSY = -201
 COMMAND = BUILD / "bin" / "holdfast"
+
+
+class Build(typing.NamedTuple):
+    agent: pathlib.Path
+    command: pathlib.Path
+
+
+LATER = Build(BUILD / "tests" / "holdfastd_minor", BUILD / "tests" / "holdfast_minor")
 
 
 def host(run, build=None, label="a", fresh=False, **more):
@@ -54,24 +61,20 @@ def refused(holder, name, codes=(BUSY,)):
 
 
 class Held:
-    """A lease of a job, one of a client with the earlier library, for which another such client waits, and one of a client with
-    this library."""
+    """A lease of a job of that build's command, and two of clients; for one of them another client waits."""
 
     def __init__(self, run, build, agent):
         self.run = run
         self.job = run.spawn(build.command, "run", "job", "--", "sleep", "600", label="run", env=agent_env(agent))
-        self.client = run.holder(agent, program=build.holder)
+        self.client = run.holder(agent)
         self.client.acquire("client", 0, 5000)
         self.later = run.holder(agent)
         self.later.acquire("later", 0, 5000)
-        self.waiter = run.holder(agent, label="waiter", program=build.holder)
+        self.waiter = run.holder(agent, label="waiter")
         wait_until(lambda: run.show("job"), what="the job has its lock")
         self.fences = self.shown()
         assert sorted(self.fences) == sorted(NAMES), self.fences
         self.tokens = self.on_nodes()
-        self.wait_on()
-
-    def wait_on(self):
         self.waiter.send("acquire", "client", 0, 60_000)
         wait_until(lambda: counters(self.run)["waiters"] == 1, what="one waits")
 
@@ -104,7 +107,7 @@ class Held:
         wait_until(lambda: self.on_nodes() == self.tokens, TTL_S, "the keys are those of the first grants")
 
     def end(self):
-        """Each is released, the waiter gets its turn, and all are free for clients of both libraries."""
+        """Each is released, the waiter gets its turn, and all are free again."""
         self.client.release()
         fence = self.waiter.answer()["fence"]
         assert fence > self.fences["client"], "fences did not rise"
@@ -141,130 +144,55 @@ def readers_agree(run, build, agent):
     assert len(names) == 1, names
 
 
-def take_over(run, agent, build, how, held, wait=True):
-    """The agent ends, and one of that build (None: this one) comes. Who waits is told of a good end, and else waits on."""
+def take_over(run, agent, build, how, held):
+    """The agent ends, and one of that build (None: this one) comes. Waiting clients wait on."""
     if how == "SIGTERM":
         agent.stop()
-        try:
-            raise AssertionError(f"granted by an agent that ends: {held.waiter.answer()}")
-        except HolderError as error:
-            assert error.code == GOING, error
     else:
         agent.kill()
-    agent = host(run, build, wait=wait)
+    agent = host(run, build)
     agent.wait_err(rf"{len(NAMES)} leases readopted, 0 released, 0 lost")
-    if how == "SIGTERM":
-        held.wait_on()
     wait_until(lambda: counters(run)["waiters"] == 1, what="one waits")
-    assert not wait or "gives no votes" not in agent.err, f"a node is met for the first time: {agent.err}"
+    assert "gives no votes" not in agent.err, f"a node is met for the first time: {agent.err}"
     return agent
 
 
-def upgrade(run, commit, how):
-    build = earlier.build(commit)
+def upgrade(run, how):
+    """There and back: what is held is kept, and the fleet stays what it was."""
     run.redis(3)
-    agent = host(run, build, fresh=True)
-    held = Held(run, build, agent)
-    readers_agree(run, build, agent)
-    for word in ("fleet", "drain", "reload") if commit == BEFORE_RELOAD else ("fleet",):
-        unknown = run.holdfast(word, agent=agent)
-        assert unknown.rc in (69, 125) and re.search("restart holdfastd|start a newer agent", unknown.err), unknown
-    assert not run.nodes[0].record
-    agent = take_over(run, agent, None, how, held)
-    held.stand()
-    wait_founded(run)
-    held.are_extended()
-    readers_agree(run, build, agent)
-    assert run.holdfast("fleet", agent=agent).rc == 0
+    agent = host(run, fresh=True)
+    record = wait_founded(run)
+    held = Held(run, LATER, agent)
+    memory = run.runtime_dir / agent.name / "fleet"
+    remembered = memory.read_bytes()
+    for build in (LATER, None):
+        agent = take_over(run, agent, build, how, held)
+        held.are_extended()
+        readers_agree(run, LATER, agent)
+        assert run.holdfast("fleet", agent=agent).rc == 0
+    assert {node.record for node in run.nodes} == {record}
+    assert memory.read_bytes() == remembered
     held.end()
     assert counters(run)["losses"] == 0
 
 
-@scenario("an upgrade: the agent ends at SIGTERM, this build's keeps, extends and releases what was held, and founds the fleet",
+@scenario("an upgrade and a downgrade: the agent ends at SIGTERM, the next one keeps, extends and releases what was held",
           sanitizers=False)
 def upgraded(run):
-    upgrade(run, BEFORE_FLEET, "SIGTERM")
+    upgrade(run, "SIGTERM")
 
 
 @scenario("the same after a kill", sanitizers=False)
 def upgraded_after_a_kill(run):
-    upgrade(run, BEFORE_FLEET, "SIGKILL")
-
-
-@scenario("an upgrade from before reloads and drains", sanitizers=False)
-def upgraded_from_afar(run):
-    upgrade(run, BEFORE_RELOAD, "SIGTERM")
-
-
-@scenario("the same after a kill, from before reloads and drains", sanitizers=False)
-def upgraded_from_afar_after_a_kill(run):
-    upgrade(run, BEFORE_RELOAD, "SIGKILL")
-
-
-# --- a node is away meanwhile --------------------------------------------------------------------------
-
-
-def upgrade_without_a_node(run, commit, how):
-    """What is held goes on. New locks wait for the fleet to be founded, and so for the node."""
-    build = earlier.build(commit)
-    run.redis(3)
-    agent = host(run, build, fresh=True)
-    held = Held(run, build, agent)
-    run.nodes[1].kill()
-    agent = take_over(run, agent, None, how, held, wait=False)
-    agent.wait_err("waiting: .*n2")
-    held.are_extended()
-    result = run.holdfast("run", "-n", "other", "true")
-    assert result.rc == 69 and not run.holders_of("other"), result
-    assert re.search("n2.*a fleet is founded once, with all its nodes up", agent.err + result.err), result
-    assert not run.nodes[0].record and not run.nodes[2].record, "a record, and not all nodes are up"
-    run.nodes[1].restart()
-    held.stand(0.5)
-    wait_founded(run, QUARANTINE_S + 5)
-    agent.wait_ready()
-    held.are_extended()
-    held.end()
-    assert counters(run)["losses"] == 0
-
-
-@scenario("an upgrade while one of three nodes is away: what is held goes on; the fleet is founded when the node is back",
-          sanitizers=False)
-def one_away(run):
-    upgrade_without_a_node(run, BEFORE_FLEET, "SIGTERM")
-
-
-@scenario("the same after a kill, from before reloads and drains, while one of three nodes is away", sanitizers=False)
-def one_away_from_afar(run):
-    upgrade_without_a_node(run, BEFORE_RELOAD, "SIGKILL")
-
-
-@scenario("an upgrade while one of three nodes refuses writes: what is held goes on; the fleet is founded when it takes them",
-          sanitizers=False)
-def one_refuses_writes(run):
-    build = earlier.build(BEFORE_FLEET)
-    run.redis(3)
-    agent = host(run, build, fresh=True)
-    held = Held(run, build, agent)
-    run.nodes[2].cmd("CONFIG", "SET", "min-replicas-to-write", "1")
-    agent = take_over(run, agent, None, "SIGKILL", held, wait=False)
-    held.stand(1.2 * TTL_S)
-    result = run.holdfast("run", "-n", "other", "true")
-    assert result.rc == 69 and "n3 refuses writes" in result.err, result
-    assert not any(node.record for node in run.nodes), "founding was begun, and cannot end"
-    run.nodes[2].cmd("CONFIG", "SET", "min-replicas-to-write", "0")
-    wait_founded(run)
-    agent.wait_ready()
-    held.are_extended()
-    held.end()
-    assert counters(run)["losses"] == 0
+    upgrade(run, "SIGKILL")
 
 
 # --- side by side --------------------------------------------------------------------------------------
 
 
-def exclude_each_other(run, hosts):
+def exclude_each_other(run, agents):
     """What one host holds, the other does not get, both ways, and for longer than a validity lasts."""
-    holders = [run.holder(agent, program=program) for agent, program in hosts]
+    holders = [run.holder(agent) for agent in agents]
     fence = 0
     for mine, theirs in (holders, holders[::-1]):
         before, fence = fence, mine.acquire("long", 0, 5000)["fence"]
@@ -278,13 +206,13 @@ def exclude_each_other(run, hosts):
 
 
 class Crew:
-    """Two processes that contend on a host for so long, with that program."""
+    """Two processes that contend on a host for so long."""
 
-    def __init__(self, run, agent, program, for_s):
+    def __init__(self, run, agent, for_s):
         self.agent, self.members = agent, []
         for spins in ((), ("--spin-us", "1000")):
             path = run.dir / f"history{run.serial()}"
-            process = run.spawn(program, "--name", "short", "--history", path, "--for-ms", int(for_s * 1000), "--hold-us", 300,
+            process = run.spawn(BUILD / "tests" / "contender", "--name", "short", "--history", path, "--for-ms", int(for_s * 1000), "--hold-us", 300,
                                 "--pause-us", 1500, *spins, label="contender", env=agent_env(agent),
                                 stdin=subprocess.PIPE)
             self.members.append((process, path))
@@ -301,16 +229,12 @@ class Crew:
         return {process.pid: self.agent.name for process, _ in self.members}, holds
 
 
-@scenario("two hosts, one of each build: they exclude each other, and the later one founds the fleet beside the other",
-          sanitizers=False)
+@scenario("two hosts, one of each build: they exclude each other", sanitizers=False)
 def side_by_side(run):
-    build = earlier.build(BEFORE_FLEET)
     run.redis(3)
-    old = host(run, build, "old", fresh=True)
-    crews = [Crew(run, old, build.contender, QUARANTINE_S + 1 + CONTEND_S)]
-    new = host(run, label="new")
+    old, new = host(run, LATER, "old", fresh=True), host(run, label="new", fresh=True)
     record = wait_founded(run)
-    crews.append(Crew(run, new, BUILD / "tests" / "contender", CONTEND_S))
+    crews = [Crew(run, agent, CONTEND_S) for agent in (old, new)]
     host_of, holds = {}, []
     for crew in crews:
         pids, held = crew.end()
@@ -321,7 +245,7 @@ def side_by_side(run):
     assert not overlaps(holds), f"{len(overlaps(holds))} overlaps, the first: {overlaps(holds)[0]}"
     assert not fence_faults(holds), f"{len(fence_faults(holds))} fences did not rise: {fence_faults(holds)[0]}"
     assert changes >= 20, f"the lock went {changes} times from host to host"
-    exclude_each_other(run, [(old, build.holder), (new, None)])
+    exclude_each_other(run, [old, new])
     assert {node.record for node in run.nodes} == {record}
     assert counters(run, old)["losses"] == 0 and counters(run, new)["losses"] == 0
 
@@ -329,11 +253,10 @@ def side_by_side(run):
 @scenario("a node is restarted empty beside hosts of both builds: it gets the record again, and both keep what they hold",
           sanitizers=False)
 def emptied_beside_both(run):
-    build = earlier.build(BEFORE_FLEET)
     run.redis(3)
-    old, new = host(run, build, "old", fresh=True), host(run, label="new", fresh=True)
+    old, new = host(run, LATER, "old", fresh=True), host(run, label="new", fresh=True)
     record = wait_founded(run)
-    holders = [run.holder(old, program=build.holder), run.holder(new)]
+    holders = [run.holder(old), run.holder(new)]
     for holder, name in zip(holders, ("olds", "news")):
         holder.acquire(name, 0, 5000)
     run.nodes[2].restart()
@@ -343,44 +266,9 @@ def emptied_beside_both(run):
     for holder in holders:
         assert holder.held(), holder.cmd("reason")
     run.nodes[0].kill()  # n3 is wanted now
-    exclude_each_other(run, [(old, build.holder), (new, None)])
+    exclude_each_other(run, [old, new])
     for holder in holders:
         assert holder.held(), holder.cmd("reason")
-
-
-# --- and back ------------------------------------------------------------------------------------------
-
-
-def there_and_back(run, commit, ends):
-    build = earlier.build(commit)
-    run.redis(3)
-    agent = host(run, fresh=True)
-    record = wait_founded(run)
-    held = Held(run, build, agent)
-    memory = run.runtime_dir / agent.name / "fleet"
-    remembered = memory.read_bytes()
-    for how in ends:
-        agent = take_over(run, agent, build, how, held)
-        held.are_extended()
-        readers_agree(run, build, agent)
-        agent = take_over(run, agent, None, how, held)
-        held.are_extended()
-        readers_agree(run, build, agent)
-        assert run.holdfast("fleet", agent=agent).rc == 0
-    assert {node.record for node in run.nodes} == {record}
-    assert memory.read_bytes() == remembered
-    held.end()
-    assert counters(run)["losses"] == 0
-
-
-@scenario("a downgrade and up again, twice: what is held is kept, and the fleet stays what it was", sanitizers=False)
-def downgraded(run):
-    there_and_back(run, BEFORE_FLEET, ("SIGTERM", "SIGKILL"))
-
-
-@scenario("a downgrade to before reloads and drains, after a kill, and up again", sanitizers=False)
-def downgraded_afar(run):
-    there_and_back(run, BEFORE_RELOAD, ("SIGKILL",))
 
 
 # --- a fleet of a later build --------------------------------------------------------------------------
