@@ -260,7 +260,9 @@ static void wrapper(void)
     struct sim_proc *p = some_proc();
     int which = (int)rng_below(&sim.rng, 2);
 
-    if (rng_chance(&sim.rng, 0.4))
+    if (rng_chance(&sim.rng, 0.2))
+        proc_group_kill(p, (int)rng_below(&sim.rng, SIM_GROUPS));
+    else if (rng_chance(&sim.rng, 0.3))
         proc_guardian_kill(p, which);
     else
         proc_guardian_stop(p, which, sim.now + span(3 * (int64_t)sim.plan.ttl_max_ms));

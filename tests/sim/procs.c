@@ -272,11 +272,13 @@ static void start_job(struct sim_proc *p)
     sim_trace("h%d p%d starts its job", p->host->number, p->number);
     p->job_alive = p->claim->job = true;
     p->told_to_stop = false;
+    p->job_group = rng_chance(&sim.rng, 0.5) ? GROUP_RUN : GROUP_JOB;
     sim_at(&p->job, sim.now + rng_log(&sim.rng, 20 * SIM_MS, 6 * ttl_ns(p)));
     for (int i = 0; i < 2; i++) {
         struct guardian_model *g = &p->guardian[i];
 
         g->alive = true;
+        g->group = i ? GROUP_RUN : GROUP_INNER; /* (!) never the same */
         g->cleared = false;
         g->stopped_until = 0;
         timeline_init(&g->timeline, ttl_ns(p), i ? ttl_ns(p) / 50 : 0);
@@ -295,6 +297,28 @@ void proc_guardian_kill(struct sim_proc *p, int which)
     sim_trace("h%d p%d guardian %d is killed", p->host->number, p->number, which);
     p->guardian[which].alive = false;
     sim_at(&p->job, sim.now + rng_below(&sim.rng, 5 * SIM_MS)); /* the other kills the tree */
+}
+
+void proc_group_kill(struct sim_proc *p, int group)
+{
+    int left = 0;
+
+    /* As above, but for the guardians that share the group: that is for the model to show. */
+    for (int i = 0; i < 2; i++)
+        if (p->guardian[i].group != group &&
+            (!p->guardian[i].alive || p->guardian[i].stopped_until >= sim.now))
+            return;
+    if (!p->job_alive)
+        return;
+    sim_trace("h%d p%d SIGKILL to group %d", p->host->number, p->number, group);
+    for (int i = 0; i < 2; i++) {
+        if (p->guardian[i].group == group)
+            p->guardian[i].alive = false;
+        left += p->guardian[i].alive;
+    }
+    /* What has left the group lives until a guardian kills it; without one, for as long as it likes. */
+    if (left > 0 && (left < 2 || p->job_group == group))
+        sim_at(&p->job, sim.now + rng_below(&sim.rng, 5 * SIM_MS));
 }
 
 void proc_guardian_stop(struct sim_proc *p, int which, sim_ns until)

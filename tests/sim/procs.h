@@ -24,8 +24,12 @@ struct guardian_model { /* one of the two of a run */
     struct sim_event look;
     struct sim_proc *proc;
     bool alive, cleared; /* cleared: its handle said "not held" */
+    int group;           /* its process group, an enum sim_group */
     sim_ns stopped_until;
 };
+
+/* The process groups of a run: tools/run/guardians.h. The job's first process is in RUN's if there is a terminal, else in JOB's. */
+enum sim_group { GROUP_RUN, GROUP_INNER, GROUP_JOB, SIM_GROUPS };
 
 struct hand;
 
@@ -58,7 +62,8 @@ struct sim_proc {
     /* a run */
     bool run, job_alive, told_to_stop, reaped;
     struct sim_event job;
-    struct guardian_model guardian[2];
+    struct guardian_model guardian[2]; /* the inner one, the outer one */
+    int job_group;
 };
 
 extern struct sim_proc *procs[PROCS_MAX];
@@ -84,6 +89,8 @@ struct sim_proc *proc_waiting(const struct sim_host *host, uint32_t pid);
 void proc_asks(struct sim_proc *proc, uint32_t ttl_ms);
 void proc_turn_away(struct sim_proc *proc);
 void proc_guardian_kill(struct sim_proc *proc, int which);
+/* SIGKILL to all processes of a group. */
+void proc_group_kill(struct sim_proc *proc, int group);
 void proc_guardian_stop(struct sim_proc *proc, int which, sim_ns until);
 /* The end of the faults: whoever holds gives up, and each resource is asked for once more. */
 void procs_settle(void);

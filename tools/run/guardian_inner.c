@@ -299,6 +299,8 @@ static bool watch(struct inner *in)
         if (tree_reap(&g->tree, on_reaped, in) && cgroup_is_empty(&g->cgroup))
             return true;
         act(in, phase, now_ns);
+        if (g->kill_since_ns)
+            atomic_store(&g->shared->hunted_ns, timeline_now_ns());
         if (guardian_kill_failed(g, now_ns) ||
             (g->kill_since_ns && in->told_to_end && g->complained))
             return false;

@@ -81,15 +81,18 @@ static void back_up_stop(struct outer *out)
         g->plan->name);
 }
 
-/* An inner guardian that has not reaped the tree halfway between KILL and V is killed: its children
- * become ours. */
+/* An inner guardian that has not reaped the tree halfway between KILL and V, and has made no pass of killing for as long, is killed: its
+ * children become ours. */
 static void back_up_kill(struct outer *out, int64_t now_ns)
 {
     struct guardian *g = out->g;
+    int64_t since_ns = atomic_load(&g->shared->hunted_ns);
 
     guardian_kill_in_time(g, now_ns);
+    if (since_ns < g->timeline.kill_at_ns)
+        since_ns = g->timeline.kill_at_ns;
     /* It may just have been reaped. */
-    if (out->inner && now_ns >= g->timeline.kill_at_ns + g->timeline.ttl_ns / 20)
+    if (out->inner && now_ns >= since_ns + g->timeline.ttl_ns / 20)
         kill(out->inner, SIGKILL);
 }
 

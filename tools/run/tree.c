@@ -21,7 +21,9 @@
 #define HUNT_DEPTH     8 /* generations of slow-dying processes, each with a child */
 #define HUNT_PAUSE_NS  200000
 #define HUNT_PASSES    50
-#define CHILDREN_BYTES 4096 /* some hundreds; the next pass finds more */
+#define BELOW_BYTES    4096
+#define CHILDREN_BYTES                                                                             \
+    65536 /* thousands, nearly all of them dead, where we get no processor time to reap; the living are the last */
 
 struct tree_process {
     pid_t pid, parent;
@@ -127,11 +129,11 @@ static bool is_other(const struct tree *tree, pid_t pid)
 }
 
 struct children {
-    char text[CHILDREN_BYTES];
-    size_t size;
+    char *text;
+    size_t room, size;
 };
 
-static bool read_children(const struct tree *tree, pid_t parent, struct children *ret_children)
+static bool read_children(const struct tree *tree, pid_t parent, struct children *children)
 {
     char path[48];
     ssize_t got;
@@ -142,12 +144,12 @@ static bool read_children(const struct tree *tree, pid_t parent, struct children
     fd = openat(dirfd(tree->proc), path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return false; /* also on a kernel without CONFIG_PROC_CHILDREN: scans must do then */
-    while (size < sizeof(ret_children->text) - 1 &&
-           (got = read(fd, ret_children->text + size, sizeof(ret_children->text) - 1 - size)) > 0)
+    while (size < children->room - 1 &&
+           (got = read(fd, children->text + size, children->room - 1 - size)) > 0)
         size += (size_t)got;
     close(fd);
-    ret_children->text[size] = '\0';
-    ret_children->size = size;
+    children->text[size] = '\0';
+    children->size = size;
     return true;
 }
 
@@ -172,13 +174,13 @@ static int add_other(struct tree *tree, pid_t pid)
 
 int tree_leave_alone(struct tree *tree)
 {
-    struct children children;
-    char *rest = children.text;
+    char text[BELOW_BYTES], *rest = text;
+    struct children children = {.text = text, .room = sizeof(text)};
     ssize_t count;
     pid_t pid;
     int rc = 0;
 
-    if (read_children(tree, tree->root, &children) && children.size < sizeof(children.text) - 1) {
+    if (read_children(tree, tree->root, &children) && children.size < sizeof(text) - 1) {
         while (rc == 0 && (pid = next_child(&rest)))
             rc = add_other(tree, pid);
         return rc;
@@ -292,13 +294,19 @@ static bool group_is_ours(const struct tree *tree, pid_t child, pid_t session, p
     return session != tree->session || group == child || group == tree->group;
 }
 
-/* The session is read first, since a process cannot return to ours. `killed`: the group that was killed last. */
+/* The dead are passed over quickly: there may be thousands, which wait for us to reap them. One of the tree's group still tells that the
+ * group is ours. The session is read before the group, since a process cannot return to ours. `killed`: the group that was killed last. */
 static void kill_child(const struct tree *tree, pid_t child, pid_t *killed)
 {
-    pid_t session = getsid(child), group = getpgid(child);
-    bool whole = group_is_ours(tree, child, session, group);
+    bool dead = is_dead(child), whole;
+    pid_t session, group;
 
-    if (is_dead(child) && !(whole && group == tree->group))
+    if (dead && (!tree->group || *killed == tree->group))
+        return;
+    session = getsid(child);
+    group = getpgid(child);
+    whole = group_is_ours(tree, child, session, group);
+    if (dead && (!whole || group != tree->group))
         return;
     (void)setpriority(PRIO_PROCESS, (id_t)child, -20); /* so that it dies faster; if permitted */
     if (!whole)
@@ -313,9 +321,9 @@ static void kill_child(const struct tree *tree, pid_t child, pid_t *killed)
  * reaped. */
 static void kill_below(const struct tree *tree, pid_t parent, int depth)
 {
-    struct children children;
+    char text[BELOW_BYTES], *rest = text;
+    struct children children = {.text = text, .room = sizeof(text)};
     struct tree_process child;
-    char *rest = children.text;
     pid_t pid;
 
     if (!read_children(tree, parent, &children))
@@ -326,30 +334,6 @@ static void kill_below(const struct tree *tree, pid_t parent, int depth)
         if (depth > 1)
             kill_below(tree, pid, depth - 1);
     }
-}
-
-/* Our own children first, in passes that come at once for as long as there are new ones: on this processor nobody else runs meanwhile,
- * so that they cannot leave children faster than they are found. */
-static void kill_children(const struct tree *tree)
-{
-    static struct children now,
-        before; /* static: large, and guardians have one thread that kills */
-    char *rest;
-    pid_t pid, killed;
-
-    before.size = 0;
-    for (int i = 0; i < HUNT_PASSES && read_children(tree, tree->root, &now); i++) {
-        if (i > 0 && now.size == before.size && memcmp(now.text, before.text, now.size) == 0)
-            break;
-        killed = 0;
-        for (rest = now.text; (pid = next_child(&rest));)
-            if (pid != tree->spare && !is_other(tree, pid))
-                kill_child(tree, pid, &killed);
-        before = now;
-    }
-    for (rest = before.text; before.size && (pid = next_child(&rest));)
-        if (pid != tree->spare && !is_other(tree, pid))
-            kill_below(tree, pid, HUNT_DEPTH);
 }
 
 /* With others' children there is always a child left. A scan that finds no descendant may have missed one that was just getting a
@@ -381,14 +365,15 @@ static bool reap_other(struct tree *tree, pid_t pid, int status)
     return false;
 }
 
-bool tree_reap(struct tree *tree, tree_reaped_fn *fn, void *arg)
+/* Reaps the dead. Returns whether there is no child at all. */
+static bool reap(struct tree *tree, tree_reaped_fn *fn, void *arg)
 {
     for (;;) {
         int status;
         pid_t pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED | __WALL);
 
         if (pid == 0)
-            return tree->other_count > 0 && !tree->spare && only_others_are_left(tree);
+            return false;
         if (pid > 0 && !reap_other(tree, pid, status))
             fn(pid, status, arg);
         else if (pid < 0 && errno != EINTR)
@@ -396,13 +381,50 @@ bool tree_reap(struct tree *tree, tree_reaped_fn *fn, void *arg)
     }
 }
 
+bool tree_reap(struct tree *tree, tree_reaped_fn *fn, void *arg)
+{
+    return reap(tree, fn, arg) ||
+           (tree->other_count > 0 && !tree->spare && only_others_are_left(tree));
+}
+
+/* Our own children first, in passes that come at once for as long as there are new ones: on this processor nobody else runs meanwhile,
+ * so that they cannot leave children faster than they are found. The dead are reaped in between, else their numbers hide the living.
+ * Returns whether there is no child. */
+static bool kill_children(struct tree *tree, tree_reaped_fn *fn, void *arg)
+{
+    static char text[2][CHILDREN_BYTES]; /* static: large, and one thread kills */
+    struct children now = {.text = text[0], .room = CHILDREN_BYTES}, before = {.text = text[1]};
+    char *rest, *other;
+    pid_t pid, killed;
+
+    before.text[0] = '\0';
+    for (int i = 0; i < HUNT_PASSES; i++) {
+        if (reap(tree, fn, arg))
+            return true;
+        if (!read_children(tree, tree->root, &now))
+            return false;
+        if (i > 0 && now.size == before.size && memcmp(now.text, before.text, now.size) == 0)
+            break;
+        killed = 0;
+        for (rest = now.text; (pid = next_child(&rest));)
+            if (pid != tree->spare && !is_other(tree, pid))
+                kill_child(tree, pid, &killed);
+        other = before.text;
+        before = now;
+        now.text = other;
+    }
+    for (rest = before.text; (pid = next_child(&rest));)
+        if (pid != tree->spare && !is_other(tree, pid))
+            kill_below(tree, pid, HUNT_DEPTH);
+    return false;
+}
+
 bool tree_hunt(struct tree *tree, tree_reaped_fn *fn, void *arg)
 {
     const struct timespec pause = {.tv_nsec = HUNT_PAUSE_NS};
 
     for (int i = 0; i < HUNT_LOOKS; i++) {
-        kill_children(tree);
-        if (tree_reap(tree, fn, arg))
+        if (kill_children(tree, fn, arg) || tree_reap(tree, fn, arg))
             return true;
         nanosleep(&pause, NULL); /* they need CPU time to die */
     }
