@@ -6,6 +6,7 @@
 
 #include "agent/core/ballot.h"
 #include "agent/core/fleet_change.h"
+#include "agent/core/fleet_later.h"
 #include "shm/status.h"
 
 /* Of who is gone nothing is waited for. */
@@ -87,50 +88,70 @@ static void found(const struct fleet *f, uint32_t skip, struct fleet_action *ret
 
 /* --- without a record of our own --------------------------------------------------------------- */
 
+/* What its founder left of our record. */
+static bool has_our_founding(const struct fleet *f, int i)
+{
+    struct fleet_record founding;
+    char digest[FLEET_DIGEST_LEN + 1];
+
+    if (f->node[i].said != FLEET_SAID_RECORD || f->node[i].record.state != FLEET_FOUNDING)
+        return false;
+    proposal(f, FLEET_FOUNDING, &founding);
+    fleet_record_own_digest(&founding, digest);
+    return fleet_says(f, i, digest);
+}
+
 static bool is_our_founding(const struct fleet *f, int i)
 {
     struct fleet_record complete;
     char digest[FLEET_DIGEST_LEN + 1];
 
-    if (!all_there(f))
-        return false;
     proposal(f, FLEET_COMPLETE, &complete);
     fleet_record_own_digest(&complete, digest);
-    return fleet_says(f, i, digest);
-}
-
-/* (!) It names, for most ids, the servers that this host's configuration leads to. */
-static bool names_our_servers(const struct fleet *f, const struct fleet_record *record)
-{
-    const struct fleet_seat *list;
-    int members = fleet_record_list(record, &list), count = 0;
-
+    if (!all_there(f) || !fleet_says(f, i, digest))
+        return false;
     for (int k = 0; k < f->n; k++)
-        for (int m = 0; f->node[k].peer[0] && m < members; m++)
-            count += strcmp(list[m].id, f->own.seat[k].id) == 0 &&
-                     strcmp(list[m].address, f->node[k].peer) == 0;
-    return count >= ballot_quorum(f->n);
+        if (f->node[k].said != FLEET_SAID_NONE && !fleet_says(f, k, digest) &&
+            !has_our_founding(f, k))
+            return false;
+    return true;
 }
 
-/* (!) Most of the nodes have it; or fewer, and they are of the servers that this host is configured for: one address
- * that leads to another fleet's node does not lead this host into that fleet. */
-static bool is_ours(const struct fleet *f, int i, int count, hf_time now)
+/* (!) Nothing that this host could not have founded itself, and no other record is written over by it. */
+static bool is_of_all_here(const struct fleet *f, int i)
 {
-    return count >= ballot_quorum(f->n) || is_our_founding(f, i) ||
-           (names_our_servers(f, &f->node[i].record) &&
-            hf_time_reached(now, hf_time_add(f->started, FLEET_PATIENCE)));
+    const struct fleet_record *record = &f->node[i].record;
+
+    if (!all_there(f) || !fleet_is_candidate(f, i) || record->state != FLEET_COMPLETE ||
+        !fleet_later_is_sound(record) || record->count != f->n ||
+        !fleet_is_of_these_servers(f, record))
+        return false;
+    for (int k = 0; k < f->n; k++)
+        if (f->node[k].said != FLEET_SAID_NONE && !fleet_says(f, k, f->node[i].digest))
+            return false;
+    return true;
 }
 
-static void next_unknown(const struct fleet *f, hf_time now, uint32_t skip,
-                         struct fleet_action *ret_action)
+static int find_ours(const struct fleet *f)
 {
-    int count, best = fleet_choose(f, &count);
+    int found = fleet_later_find_first(f);
 
-    if (best >= 0 && is_ours(f, best, count, now)) {
-        again(&f->node[best].record, ret_action);
-        if (f->node[best].record.version == 1)
+    for (int i = 0; found < 0 && i < f->n; i++)
+        if (is_our_founding(f, i) || is_of_all_here(f, i))
+            found = i;
+    return found;
+}
+
+static void next_unknown(const struct fleet *f, uint32_t skip, struct fleet_action *ret_action)
+{
+    int count, ours = find_ours(f);
+
+    (void)fleet_choose(f, &count);
+    if (ours >= 0) {
+        again(&f->node[ours].record, ret_action);
+        if (f->node[ours].record.version == 1)
             ret_action->step = FLEET_ADOPT;
-    } else if (best < 0 && !count && all_there(f) && all_proven(f)) {
+    } else if (!count && all_there(f) && all_proven(f)) {
         found(f, skip, ret_action);
     }
 }
@@ -148,19 +169,6 @@ static bool is_shown(const struct fleet *f, int but, hf_time since)
     return false;
 }
 
-/* What its founder left of our record. */
-static bool has_our_founding(const struct fleet *f, int i)
-{
-    struct fleet_record founding;
-    char digest[FLEET_DIGEST_LEN + 1];
-
-    if (f->node[i].said != FLEET_SAID_RECORD || f->node[i].record.state != FLEET_FOUNDING)
-        return false;
-    proposal(f, FLEET_FOUNDING, &founding);
-    fleet_record_own_digest(&founding, digest);
-    return fleet_says(f, i, digest);
-}
-
 /* It has what the fleet went by before. */
 static bool is_behind(const struct fleet *f, int i)
 {
@@ -169,25 +177,6 @@ static bool is_behind(const struct fleet *f, int i)
     return f->record.version > 1 && node->said == FLEET_SAID_RECORD &&
            strcmp(node->record.fleet, f->record.fleet) == 0 &&
            fleet_record_rank(&node->record, &f->record) < 0 && !fleet_is_refounded(f, i);
-}
-
-/* The node with the latest record of our fleet that is later than ours; -1: none. */
-static int find_later(const struct fleet *f)
-{
-    const struct fleet_record *latest = &f->record;
-    int found = -1;
-
-    for (int i = 0; i < f->n; i++) {
-        const struct fleet_node *node = &f->node[i];
-
-        if (node->said != FLEET_SAID_RECORD || !fleet_is_seated(f, i) ||
-            strcmp(node->record.fleet, f->record.fleet) != 0 || !fleet_may_go_by(&node->record) ||
-            fleet_record_rank(&node->record, latest) <= 0)
-            continue;
-        latest = &node->record;
-        found = i;
-    }
-    return found;
 }
 
 static bool may_put(const struct fleet *f, int i, uint32_t skip)
@@ -216,19 +205,41 @@ static bool spread(const struct fleet *f, uint32_t skip, struct fleet_action *re
     return false;
 }
 
+/* It has our record; or of the change that is under way, or of the wish itself, one from which fewer are gone; or it forgot, and
+ * another one shows the wish. */
+static bool takes_wish(const struct fleet *f, int i)
+{
+    const struct fleet_record *r = &f->node[i].record;
+
+    if (fleet_shows(f, i) || fleet_later_is_told(f, i, &f->wish))
+        return true;
+    return f->node[i].said == FLEET_SAID_RECORD && strcmp(r->fleet, f->wish.fleet) == 0 &&
+           r->state == FLEET_CHANGING && fleet_record_rank(r, &f->wish) < 0 &&
+           (fleet_record_is_same_change(r, &f->wish) ||
+            (r->version == f->record.version && fleet_record_is_same_change(r, &f->record)));
+}
+
 /* (!) An operator's change begins on the first member before it that is not gone, where it has our record: one point for all
- * operators. Of a way back that is the first one that stays. */
+ * operators. Of a way back that is the first one that stays. Then the agent that was asked puts it on the others, before it goes by
+ * it itself: nobody else may do so before a majority shows it. */
 static bool begin_change(const struct fleet *f, hf_time now, uint32_t skip,
                          struct fleet_action *ret_action)
 {
     int first = fleet_change_first(f, &f->wish);
+    bool begun = fleet_later_has(f, first, &f->wish);
 
-    if (hf_time_reached(now, f->wish_until))
+    if (fleet_record_rank(&f->wish, &f->record) <= 0 ||
+        (!begun && hf_time_reached(now, f->wish_until)))
         return false;
-    if (!may_put(f, first, skip) || !fleet_shows(f, first))
-        return false;
-    put(f, first, &f->wish, ret_action);
-    return true;
+    for (int i = begun ? 0 : first; i < f->n; i++) {
+        if (may_put(f, i, skip) && takes_wish(f, i)) {
+            put(f, i, &f->wish, ret_action);
+            return true;
+        }
+        if (!begun)
+            break;
+    }
+    return false;
 }
 
 /* (!) By the operator's word: what the nodes that are away have nobody sees. */
@@ -265,7 +276,7 @@ static void found_again(const struct fleet *f, uint32_t skip, struct fleet_actio
 static void next_known(const struct fleet *f, hf_time now, uint32_t skip,
                        struct fleet_action *ret_action)
 {
-    int later = find_later(f);
+    int later = fleet_later_find(f);
 
     if (later >= 0) {
         again(&f->node[later].record, ret_action);
@@ -294,7 +305,8 @@ uint32_t fleet_awaits(const struct fleet *f)
         if (f->node[i].there && f->node[i].said == FLEET_SAID_NONE)
             since = hf_time_max(since, f->node[i].empty_since);
     for (int i = 0; since.ns != HF_TIME_PAST.ns && i < f->n; i++)
-        if (fleet_shows(f, i) && !hf_time_before(since, f->node[i].asked))
+        if ((fleet_shows(f, i) || fleet_later_has(f, i, &f->wish)) &&
+            !hf_time_before(since, f->node[i].asked))
             which |= 1u << i;
     return which | fleet_change_awaits(f);
 }
@@ -307,5 +319,5 @@ void fleet_next(const struct fleet *f, hf_time now, uint32_t skip, struct fleet_
     if (f->known)
         next_known(f, now, skip, ret_action);
     else
-        next_unknown(f, now, skip, ret_action);
+        next_unknown(f, skip, ret_action);
 }

@@ -5,8 +5,8 @@
  *  - An answer of node i counts (a vote, a hit) only if it tells the digest of our record, and comes from the
  *    server at the seat that our record names for i.
  *  - Only complete records are gone by, and the one that is gone by stays.
- *  - Who has no memory goes by the record that most of the configured nodes have; or by one that names, for most ids, the
- *    very servers that are connected. One node of another fleet behind one id leads nobody into that fleet.
+ *  - Who has no memory goes by the record that most of the configured nodes have; or by one of exactly the servers that
+ *    are connected, all of them, where the others have none. One node leads nobody anywhere.
  *  - A fleet is founded when all its nodes are there and none has a record: `founding` on each of them, in the
  *    list's order, and only then `complete`. Nobody overwrites a record that he did not expect.
  *  - Who has no memory founds on nodes that may vote only: a node that was emptied belongs to the fleet that it
@@ -14,7 +14,8 @@
  *  - A node without a record gets ours only after another member told our digest in an answer that was asked for
  *    after the empty node was seen: never from memory. Where no member has it, the fleet is founded again.
  *  - A node with another fleet's record is refused by itself.
- *  - (!) A later record of the fleet, seen on a node of our list, is gone by; nobody goes back. The agent starts again by it
+ *  - (!) A later record of the fleet that a majority of our list shows is gone by (agent/core/fleet_later.h); nobody goes back.
+ *    The agent starts again by it
  *    (agent.again), so that one record holds from an agent's start to its end. agent/core/fleet_change.h has the rest of how a
  *    fleet changes.
  */
@@ -27,8 +28,7 @@
 #include "agent/core/node_trust.h"
 #include "shm/nstime.h"
 
-/* How long a host without a memory waits for the other nodes before it goes by a record that fewer than q of them have: they
- * may have a later one. */
+/* How long a host without a memory waits for the other nodes before it says that it does. */
 #define FLEET_PATIENCE hf_ns(2 * HF_NS_PER_SEC)
 
 /* The record that a node was seen to have. */
@@ -57,7 +57,7 @@ struct fleet_node {
     int64_t since_ms;                /* when that was put, by its host's clock; 0 not known */
     hf_time asked;                   /* when its last answer was asked for */
     hf_time shown; /* when its last answer with our record was; HF_TIME_PAST: none was */
-    /* Since when it tells our record under this nonce; HF_TIME_NEVER: it does not. */
+    /* Since when it tells our record under this nonce, or the complete one that is made of it; HF_TIME_NEVER: it does not. */
     hf_time sighted;
 };
 
@@ -70,6 +70,8 @@ struct fleet {
     struct fleet_record record; /* not founding; of version 1 if it was not known at the start */
     int64_t since_ms;           /* when it was put, by its host's clock; 0 not known */
     char digest[FLEET_DIGEST_LEN + 1];
+    char over[FLEET_DIGEST_LEN +
+              1];       /* of the record that is made of a changing one; "": it is none */
     hf_time settles;    /* HF_TIME_PAST: it has */
     uint32_t counting;  /* nodes, by the record */
     bool leaving;       /* it is replaced: nothing is to be done any more */
@@ -173,7 +175,9 @@ bool fleet_is_akin(const struct fleet *fleet, const struct fleet_record *record)
 bool fleet_is_of_new_list(const struct fleet *fleet, int node);
 /* No member of that list has our record. */
 bool fleet_none_has_it(const struct fleet *fleet);
-/* The node with the latest record of the fleet that most nodes have; -1: none, or as many have another fleet's. */
+/* It has a record by which a host without a memory could go. */
+bool fleet_is_candidate(const struct fleet *fleet, int node);
+/* For words: the node with the latest record of the fleet that most nodes have; -1: none, or as many have another fleet's. */
 int fleet_choose(const struct fleet *fleet, int *ret_count);
 
 #endif

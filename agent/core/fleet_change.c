@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agent/core/ballot.h"
+#include "agent/core/fleet_later.h"
 #include "agent/core/timing.h"
 #include "shm/status.h"
 
@@ -213,6 +214,14 @@ static int next_version(const struct fleet *f, const struct fleet_wish *w, struc
 }
 
 /* (!) A change with a member down would wait for it with fewer nodes counting than before. */
+/* It counts; or the very change is on its way there already. */
+static bool is_ready(const struct fleet *f, const struct fleet_record *wish, int i)
+{
+    if (!f->node[i].there || !(f->counting >> i & 1))
+        return false;
+    return fleet_counts(f, i) || fleet_later_has(f, i, wish) || fleet_later_is_told(f, i, wish);
+}
+
 static bool all_answer(const struct fleet *f, const struct fleet_record *r, char *why, size_t size)
 {
     for (int i = 0; i < f->n; i++) {
@@ -225,16 +234,15 @@ static bool all_answer(const struct fleet *f, const struct fleet_record *r, char
                      "leave --gone away, or stop the server first: node %s answers at %s", seat->id,
                      seat->address);
         else if (!seat->gone && node->peer[0] && fleet_is_seated(f, i) && stays &&
-                 (!node->there || !fleet_counts(f, i)))
+                 !is_ready(f, r, i))
             snprintf(
                 why, size,
                 "wait until node %s counts again, or correct what holdfast nodes says of it; or "
                 "replace that one first: a change needs every node that stays",
                 seat->id);
-        else if (!seat->gone && node->peer[0] && fleet_is_seated(f, i) &&
-                 (!node->there || !fleet_counts(f, i)))
+        else if (!seat->gone && node->peer[0] && fleet_is_seated(f, i) && !is_ready(f, r, i))
             fleet_change_say_untold(f, i, why, size);
-        else if (!seat->gone && (!node->there || !fleet_counts(f, i)))
+        else if (!seat->gone && !is_ready(f, r, i))
             fleet_change_say_down(f, r, i, why, size);
         else if (stays && !node->proven)
             snprintf(why, size,
@@ -363,6 +371,13 @@ static int turn(const struct fleet *f, const struct fleet_wish *w, hf_time now,
         return HF_EBUSY;
     }
     turn_back(&f->record, w->gone, r);
+    if (!fleet_later_is_sound(r)) {
+        snprintf(
+            why, size,
+            "too many servers are gone to be told of the way back; start an empty server in the "
+            "place of one of them");
+        return HF_EINVAL;
+    }
     return can_be_put(f, r, now, why, size);
 }
 

@@ -350,8 +350,8 @@ int fleet_record_gone_count(const struct fleet_record *r)
     return count;
 }
 
-static bool same_list(const struct fleet_seat *a, int a_count, const struct fleet_seat *b,
-                      int b_count)
+bool fleet_record_same_list(const struct fleet_seat *a, int a_count, const struct fleet_seat *b,
+                            int b_count)
 {
     bool same = a_count == b_count;
 
@@ -361,10 +361,22 @@ static bool same_list(const struct fleet_seat *a, int a_count, const struct flee
 }
 
 /* (!) Marks of what is gone are of one change: they make none of two changes the later one. */
-static bool is_same_change(const struct fleet_record *a, const struct fleet_record *b)
+bool fleet_record_is_same_change(const struct fleet_record *a, const struct fleet_record *b)
 {
-    return a->ttl_max_ms == b->ttl_max_ms && same_list(a->seat, a->count, b->seat, b->count) &&
-           same_list(a->before, a->before_count, b->before, b->before_count);
+    return a->ttl_max_ms == b->ttl_max_ms &&
+           fleet_record_same_list(a->seat, a->count, b->seat, b->count) &&
+           fleet_record_same_list(a->before, a->before_count, b->before, b->before_count);
+}
+
+bool fleet_record_is_same(const struct fleet_record *a, const struct fleet_record *b)
+{
+    bool same = a->version == b->version && a->state == b->state &&
+                strcmp(a->fleet, b->fleet) == 0 && strcmp(a->keys, b->keys) == 0 &&
+                a->ttl_max_before_ms == b->ttl_max_before_ms && fleet_record_is_same_change(a, b);
+
+    for (int i = 0; same && i < a->before_count; i++)
+        same = a->before[i].gone == b->before[i].gone;
+    return same;
 }
 
 int fleet_record_rank(const struct fleet_record *a, const struct fleet_record *b)
@@ -373,7 +385,9 @@ int fleet_record_rank(const struct fleet_record *a, const struct fleet_record *b
         return a->version < b->version ? -1 : 1;
     if (a->state != b->state)
         return a->state < b->state ? -1 : 1;
-    return is_same_change(a, b) ? fleet_record_gone_count(a) - fleet_record_gone_count(b) : 0;
+    return fleet_record_is_same_change(a, b)
+               ? fleet_record_gone_count(a) - fleet_record_gone_count(b)
+               : 0;
 }
 
 static bool is_member(const struct fleet_seat *seats, int count, const struct fleet_seat *seat)

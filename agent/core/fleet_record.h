@@ -75,6 +75,13 @@ void fleet_record_digest(const char *text, size_t length, char ret_digest[FLEET_
 /* Which of two records of one fleet is the later one: < 0, 0, > 0. Two of one rank may differ: then the one that was
  * seen first stays. */
 int fleet_record_rank(const struct fleet_record *a, const struct fleet_record *b);
+/* Whether they have the same text. */
+bool fleet_record_is_same(const struct fleet_record *a, const struct fleet_record *b);
+/* Whether they lead from one list to another one as the other does; what is gone and whether it is complete aside. */
+bool fleet_record_is_same_change(const struct fleet_record *a, const struct fleet_record *b);
+/* The same ids and addresses in the same order. */
+bool fleet_record_same_list(const struct fleet_seat *a, int a_count, const struct fleet_seat *b,
+                            int b_count);
 /* Whether a member is in both lists; of version 1 all are. */
 bool fleet_record_stays(const struct fleet_record *record, const struct fleet_seat *seat);
 /* How many of the members before are gone. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agent/core/ballot.h"
+#include "agent/core/fleet_change.h"
 #include "shm/status.h"
 
 void fleet_init(struct fleet *f, const struct fleet_record *own, bool anew, hf_time now)
@@ -35,6 +36,13 @@ void fleet_restore(struct fleet *f, const struct fleet_record *record, hf_time s
                       ? fleet_record_counting(record, f->settles.ns == HF_TIME_PAST.ns)
                       : 0;
     fleet_record_own_digest(record, f->digest);
+    f->over[0] = '\0';
+    if (record->state == FLEET_CHANGING) {
+        struct fleet_record over = *record;
+
+        fleet_change_complete(&over);
+        fleet_record_own_digest(&over, f->over);
+    }
 }
 
 void fleet_adopt(struct fleet *f, const struct fleet_record *record)
@@ -123,7 +131,8 @@ bool fleet_on_answer(struct fleet *f, int i, const char *nonce, const char *dige
     struct fleet_node *node = &f->node[i];
 
     /* (!) A node that forgot in between begins anew. */
-    if (!f->known || !fleet_is_seated(f, i) || strcmp(digest, f->digest) != 0)
+    if (!f->known || !fleet_is_seated(f, i) ||
+        (strcmp(digest, f->digest) != 0 && (!f->over[0] || strcmp(digest, f->over) != 0)))
         node->sighted = HF_TIME_NEVER;
     else if (node->sighted.ns == HF_TIME_NEVER.ns || strcmp(node->nonce, nonce) != 0)
         node->sighted = received;
@@ -286,7 +295,7 @@ bool fleet_is_akin(const struct fleet *f, const struct fleet_record *record)
     return false;
 }
 
-static bool is_candidate(const struct fleet *f, int i)
+bool fleet_is_candidate(const struct fleet *f, int i)
 {
     const struct fleet_node *node = &f->node[i];
 
@@ -300,8 +309,8 @@ static int how_many(const struct fleet *f, int like)
     int count = 0;
 
     for (int i = 0; i < f->n; i++)
-        count +=
-            is_candidate(f, i) && strcmp(f->node[i].record.fleet, f->node[like].record.fleet) == 0;
+        count += fleet_is_candidate(f, i) &&
+                 strcmp(f->node[i].record.fleet, f->node[like].record.fleet) == 0;
     return count;
 }
 
@@ -311,7 +320,7 @@ int fleet_choose(const struct fleet *f, int *ret_count)
     bool tie = false;
 
     for (int i = 0; i < f->n; i++) {
-        int count = is_candidate(f, i) ? how_many(f, i) : 0, rank;
+        int count = fleet_is_candidate(f, i) ? how_many(f, i) : 0, rank;
 
         if (count == 0)
             continue;

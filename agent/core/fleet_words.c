@@ -6,6 +6,7 @@
 #include "agent/core/ballot.h"
 #include "agent/core/fleet.h"
 #include "agent/core/fleet_change.h"
+#include "agent/core/fleet_later.h"
 
 #define ADDRESSES_SIZE 200
 
@@ -77,7 +78,7 @@ bool fleet_is_foreign(const struct fleet *f, int i, char *ret_text, size_t size)
     else if (!is_of_our_fleet(f, i) && !fleet_is_akin(f, &node->record))
         say_not_akin(f, i, ret_text, size);
     else if (f->anew && !f->known && all_connected(f) &&
-             !fleet_is_of_these_servers(f, &node->record))
+             (!fleet_is_of_these_servers(f, &node->record) || node->record.state == FLEET_CHANGING))
         snprintf(ret_text, size, "the record on node %s is of other servers", id);
     else if (f->known && !is_of_our_fleet(f, i))
         snprintf(ret_text, size,
@@ -204,6 +205,12 @@ static void waits_unknown(const struct fleet *f, hf_time now, char *ret_text, si
             "or correct the address of node %s if it is of another fleet",
             addresses, f->node[best].record.version, f->node[best].record.fleet,
             f->own.seat[best].id, ids[0] ? ids : "s there", f->own.seat[best].id);
+    else if (best >= 0 && hf_time_reached(now, hf_time_add(f->started, FLEET_PATIENCE)))
+        snprintf(ret_text, size,
+                 "too few nodes have a record of the fleet: node %s has version %" PRIu64
+                 "; let those answer that have it; or, if all hosts are drained, start this agent "
+                 "with --new-list",
+                 f->own.seat[best].id, f->node[best].record.version);
     else if (best < 0 && count)
         snprintf(ret_text, size,
                  "correct the addresses of the nodes: as many of them belong to one fleet as to "
@@ -255,9 +262,43 @@ static void say_left_behind(const struct fleet *f, char *ret_text, size_t size)
              f->record.version);
 }
 
+/* This host was asked for it, and puts it on the others. */
+static bool begins(const struct fleet *f, int i)
+{
+    return fleet_record_is_same(&f->wish, &f->node[i].record);
+}
+
+static void say_lone(const struct fleet *f, int i, char *ret_text, size_t size)
+{
+    const struct fleet_record *r = &f->node[i].record;
+    char addresses[ADDRESSES_SIZE];
+    int ours = 0;
+
+    for (int k = 0; k < f->n; k++)
+        ours += fleet_shows(f, k);
+    list_addresses(f, r, true, addresses, sizeof(addresses));
+    if (ours >= ballot_quorum(f->n))
+        snprintf(ret_text, size,
+                 "node %s has version %" PRIu64
+                 " of the fleet, and most nodes do not; if an operator began that change, give the "
+                 "same command again; else somebody else wrote it: delete the key holdfast:node "
+                 "there, and see who can write to that node",
+                 f->own.seat[i].id, r->version);
+    else
+        snprintf(
+            ret_text, size,
+            "node %s has version %" PRIu64
+            " of the fleet, and too few others; if other hosts go by it, write %s and ttl_max "
+            "%" PRId64
+            " ms into this host's configuration file, stop its agent, remove the file fleet in "
+            "its runtime directory, and start it; else give the command again that began it",
+            f->own.seat[i].id, r->version, addresses, r->ttl_max_ms);
+}
+
 static void waits_known(const struct fleet *f, hf_time now, char *ret_text, size_t size)
 {
     int empty = first_with(f, FLEET_SAID_NONE), others = 0, later = 0;
+    int lone = fleet_later_find_lone(f);
     char ids[80];
 
     for (int i = 0; i < f->n; i++) {
@@ -286,7 +327,9 @@ static void waits_known(const struct fleet *f, hf_time now, char *ret_text, size
         return;
     }
     missing(f, ids, sizeof(ids));
-    if (empty >= 0 && fleet_none_has_it(f) && ids[0])
+    if (lone >= 0 && !begins(f, lone))
+        say_lone(f, lone, ret_text, size);
+    else if (empty >= 0 && fleet_none_has_it(f) && ids[0])
         snprintf(ret_text, size,
                  "let node %s answer, too: no node that answers has the fleet's record any more, "
                  "and it is founded again with all of them up; or, if that server is stopped for "

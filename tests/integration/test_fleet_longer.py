@@ -12,7 +12,8 @@ NEW_S = 10
 
 
 def never_both(run, other):
-    """a holds a lease of the new length without its agent, and a majority forgets: the other host waits until it is over."""
+    """a holds a lease of the new length without its agent, and a majority forgets. A third host gives the nodes the record again; the
+    other one waits until the lease is over."""
     a = run.agents[0]
     result = run.holdfast("fleet", "ttl-max", f"{NEW_S}s", agent=a, timeout_s=90)
     assert result.rc == 0, result
@@ -33,9 +34,9 @@ def never_both(run, other):
 @scenario("a host whose agent was stopped while ttl_max was raised counts emptied nodes by the new one", sanitizers=False)
 def asleep(run):
     run.redis(3)
-    a, b = host(run, "a"), host(run, "b")
-    votes(run, agent=a)
-    votes(run, agent=b)
+    a, b, c = host(run, "a"), host(run, "b"), host(run, "c")
+    for agent in (a, b, c):
+        votes(run, agent=agent)
     b.sigstop()
 
     def wake():
@@ -45,10 +46,11 @@ def asleep(run):
     never_both(run, wake)
 
 
-@scenario("a host that has only its old file learns of the new ttl_max by the node that stayed, and counts the others by it", sanitizers=False)
+@scenario("a host that has only its old file learns of the new ttl_max when a majority has it again, and counts the emptied nodes by it", sanitizers=False)
 def old_file(run):
     run.redis(3)
     votes(run, agent=host(run, "a"))
+    votes(run, agent=host(run, "c"))
     never_both(run, lambda: host(run, "b", fresh=False))
 
 

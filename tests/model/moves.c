@@ -9,6 +9,8 @@
  * a member marked as gone) and R2 (v+1, complete). Members of v and v+1 are stayers, of v only
  * leavers, of v+1 only newcomers. An agent is narrow by R1, and by R2 until that settles. Each rule
  * below is left out once, alone or with the one that stands behind it; then there must be two holders.
+ * One server may lie: it shows any of these records at any time, begun or not, or one that nobody asked for, by which no agent may
+ * ever go. What it says of keys is true.
  *
  *   moves [PART]          searches whose name contains PART, of those that take seconds
  *   moves --all [PART]    the long ones, too: minutes, and some gigabytes
@@ -43,6 +45,7 @@ enum rule {
     BACK_AT_STAYER = 1 << 19, /* a way back begins at a member that stays */
     BACK_CHANGING = 1 << 20,  /* where that member has the change on its way, not complete */
     BACK_TOLD = 1 << 21,      /* it is over when newcomers of the change have it, too */
+    BY_MOST = 1 << 22,        /* a later record is gone by when most of the agent's list show it */
 };
 
 enum option {
@@ -52,13 +55,17 @@ enum option {
     TTL_DOWN = 1 << 3,
 };
 
-#define SERVERS 6
-#define AGENTS  2
-#define CHANGES 3
-#define RECORDS (2 + 3 * CHANGES)
+/* An option: this one of the plan's servers lies. */
+#define LIAR(server) (((unsigned)(server) + 1) << 8)
+
+#define SERVERS      6
+#define AGENTS       2
+#define CHANGES      3
+#define RECORDS      (2 + 3 * CHANGES)
 
 /* Records: 0 is none. */
-#define R0 1
+#define R0  1
+#define LIE RECORDS /* by the liar's own list */
 enum kind { CHANGING, GONE, COMPLETE };
 
 /* How a change begins. */
@@ -156,6 +163,20 @@ static const struct search searches[] = {
     {"a smaller ttl_max given up", &ttl_max_given_up, 0, FROZEN | TTL_DOWN, 1, true, false},
     {"a move given up, or the next one", &given_up_or_not, 0, ANY, 0, true, false},
     {"a move given up, or the next one, one forgets", &given_up_or_not, 0, ANY, 1, true, true},
+    {"a move, the first member lies", &move, 0, FROZEN | LIAR(0), 0, true, false},
+    {"a move, the leaver lies", &move, 0, FROZEN | LIAR(2), 0, true, false},
+    {"a move, the newcomer lies", &move, 0, FROZEN | LIAR(3), 0, true, false},
+    /* One that lies is one of those that may forget: with another one they are a majority of three. */
+    {"a move, the leaver lies and one forgets", &move, 0, LIAR(2), 1, false, false},
+    {"a move of one in five, one lies", &move_of_five, 0, FROZEN | LIAR(0), 0, true, true},
+    {"three to four, one lies", &three_to_four, 0, FROZEN | LIAR(0), 0, true, false},
+    {"four to three, one lies", &four_to_three, 0, FROZEN | LIAR(0), 0, true, false},
+    {"a larger ttl_max, one lies", &ttl_max, 0, FROZEN | LIAR(0) | TTL_UP, 0, true, false},
+    {"a smaller ttl_max, one lies", &ttl_max, 0, FROZEN | LIAR(0) | TTL_DOWN, 0, true, false},
+    {"a move, the leaver dies and one lies", &leaver_dies, 0, FROZEN | LIAR(0), 0, true, false},
+    {"a move given up, one lies", &given_up, 0, FROZEN | LIAR(0), 0, true, false},
+    {"two moves, one lies", &in_a_row, 0, FROZEN | LIAR(1), 0, true, true},
+    {"a move, the first member lies, without BY_MOST", &move, BY_MOST, LIAR(0), 0, false, false},
     {"a move given up, without BACK_TOLD", &given_up, BACK_TOLD, 0, 1, false, false},
     {"a move, without NEW_WAIT", &move, NEW_WAIT, 0, 0, false, false},
     {"a move, without OLD_OUT", &move, OLD_OUT, 0, 0, false, false},
@@ -209,6 +230,7 @@ struct state {
     uint16_t shown[SERVERS];     /* the server is empty: records that others showed since */
     uint8_t dead, told[CHANGES]; /* servers */
     uint16_t exists;             /* records */
+    bool lied;                   /* some agent goes by the one that nobody asked for */
     uint8_t forget;
     struct agent agent[AGENTS];
 };
@@ -242,6 +264,17 @@ static int record_of(int change, enum kind kind)
 static int change_of(int record)
 {
     return (record - 2) / 3;
+}
+
+/* -1: nobody lies. */
+static int liar(void)
+{
+    return (int)(search->options >> 8) - 1;
+}
+
+static bool is_told_of(int record)
+{
+    return record == R0 || (record < RECORDS && search->plan->change[change_of(record)].seat);
 }
 
 static enum kind kind_of(int record)
@@ -286,8 +319,12 @@ static unsigned nodes_of(int record)
 
 static bool is_above(int record, int other)
 {
-    int kind = kind_of(record), than = kind_of(other);
+    int kind, than;
 
+    if (record == LIE || other == LIE)
+        return record == LIE && other != LIE;
+    kind = kind_of(record);
+    than = kind_of(other);
     if (version_of(record) != version_of(other))
         return version_of(record) > version_of(other);
     if ((kind == COMPLETE) != (than == COMPLETE))
@@ -460,6 +497,7 @@ static void pack(const struct state *s, int first, struct packed *ret)
         put(&rest, a->kept_settled, 1);
     }
     put(&rest, s->exists >> 1, RECORDS - 1);
+    put(&rest, s->lied, 1);
     put(&rest, s->forget, 2);
     ret->word[SERVERS] = rest;
     for (int i = 1; fleet.shuffled && i < fleet.servers; i++)
@@ -492,6 +530,7 @@ static void unpack(struct packed p, struct state *ret)
 
     memset(ret, 0, sizeof(*ret));
     ret->forget = (uint8_t)take(&rest, 2);
+    ret->lied = take(&rest, 1);
     ret->exists = (uint16_t)(take(&rest, RECORDS - 1) << 1);
     for (int k = AGENTS - 1; k >= 0; k--) {
         struct agent *a = &ret->agent[k];
@@ -598,7 +637,7 @@ static void reach(const struct state *reached, const char *words, int agent, int
     all.states[all.count] = p;
     all.steps[all.count] = (struct step){words, (int8_t)agent, (int8_t)server, (int8_t)record};
     all.before[all.count] = (uint32_t)all.now;
-    if (s.agent[0].phase == HOLDS && s.agent[1].phase == HOLDS && !all.bad)
+    if (((s.agent[0].phase == HOLDS && s.agent[1].phase == HOLDS) || s.lied) && !all.bad)
         all.bad = all.count;
     all.count++;
 }
@@ -610,7 +649,8 @@ static void show(struct state *s, int server)
 {
     int record = s->record[server];
 
-    if (!record || !((rule(FROM_SEAT) ? seats(record) : nodes_of(record)) & bit(server)))
+    if (!record || record == LIE ||
+        !((rule(FROM_SEAT) ? seats(record) : nodes_of(record)) & bit(server)))
         return;
     for (int i = 0; i < SERVERS; i++)
         if (i != server && i < fleet.servers && !s->record[i] && (nodes_of(record) & bit(i)))
@@ -639,7 +679,15 @@ static void spread(const struct state *s, int server)
     if (s->dead & bit(server))
         return;
     for (int r = R0; r < RECORDS; r++) {
-        if (!(s->exists & bit(r)) || !(nodes_of(r) & bit(server)))
+        unsigned nodes;
+
+        if (!(s->exists & bit(r)))
+            continue;
+        nodes = nodes_of(r);
+        /* Of a way back the command's agent tells those that come back, too, so that most of its list have it. */
+        if (r != R0 && is_back(change_of(r)) && kind_of(r) != COMPLETE && s->record[server])
+            nodes |= seats(r);
+        if (!(nodes & bit(server)))
             continue;
         if (s->record[server] ? is_above(r, s->record[server])
                               : !rule(FROM_ANOTHER) || (s->shown[server] & bit(r)))
@@ -679,6 +727,68 @@ static void lose_memory(const struct state *s, int server)
         forget(s, server, "has left and is wiped", 0);
     else if (s->forget)
         forget(s, server, "forgets", 1);
+}
+
+static void lie(const struct state *s)
+{
+    for (int r = R0; liar() >= 0 && r <= LIE; r++)
+        if (r != s->record[liar()] && (r == LIE || is_told_of(r)) && !(s->dead & bit(liar())))
+            write_record(s, liar(), r, "lies, and shows");
+}
+
+/* It is one that the agent may go by. */
+static bool supports(int shown, int record, int by)
+{
+    if (shown == record)
+        return true;
+    if (!shown || shown == LIE || record == LIE || shown == R0 || kind_of(record) == COMPLETE)
+        return false;
+    if (change_of(shown) == change_of(record))
+        return is_above(shown, record);
+    return kind_of(record) == CHANGING && version_of(record) == version_of(by) + 1 &&
+           seats_before(record) == seats(by) && version_of(shown) == version_of(record) + 1 &&
+           seats_before(shown) == seats(record);
+}
+
+/* Most of those that an agent by that record asks show the other one. */
+static bool is_shown_by_most(const struct state *s, int by, int record)
+{
+    int count = 0;
+
+    for (int i = 0; i < fleet.servers; i++)
+        count +=
+            (nodes_of(by) & bit(i)) && !(s->dead & bit(i)) && supports(s->record[i], record, by);
+    return count >= (rule(BY_MOST) ? majority(nodes_of(by)) : 1);
+}
+
+static void mark_complete(struct state *x, int c)
+{
+    x->exists |= (uint16_t)bit(record_of(c, COMPLETE));
+    for (int i = 0; i < AGENTS; i++) {
+        x->agent[i].old[c] = x->agent[i].counts;
+        x->agent[i].kept_old[c] = x->agent[i].kept;
+    }
+    x->told[c] = 0;
+}
+
+/* A record that only liars showed is gone by. */
+static void believe(const struct state *s)
+{
+    for (int by = R0; liar() >= 0 && by < RECORDS; by++)
+        for (int r = R0 + 1; (s->exists & bit(by)) && r <= LIE; r++) {
+            struct state x = *s;
+
+            if ((r == LIE ? s->lied : s->exists & bit(r)) || !(r == LIE || is_told_of(r)) ||
+                !is_above(r, by) || !is_shown_by_most(s, by, r))
+                continue;
+            if (r == LIE)
+                x.lied = true;
+            else if (kind_of(r) == COMPLETE)
+                mark_complete(&x, change_of(r));
+            else
+                x.exists |= (uint16_t)bit(r);
+            reach(&x, "some agent believes", -1, -1, r);
+        }
 }
 
 static bool has_second_operator(void)
@@ -771,12 +881,7 @@ static void complete(const struct state *s, int c)
 
         if (!(s->exists & bit(record_of(c, kind))) || !may_complete(s, c, record_of(c, kind)))
             continue;
-        x.exists |= (uint16_t)bit(record_of(c, COMPLETE));
-        for (int i = 0; i < AGENTS; i++) {
-            x.agent[i].old[c] = x.agent[i].counts;
-            x.agent[i].kept_old[c] = x.agent[i].kept;
-        }
-        x.told[c] = 0;
+        mark_complete(&x, c);
         reach(&x, "some agent decides", -1, -1, record_of(c, COMPLETE));
         return;
     }
@@ -892,7 +997,8 @@ static void hear(const struct state *s, int a)
     int record = s->agent[a].record;
 
     for (int i = 0; i < fleet.servers; i++)
-        if (s->record[i] && (nodes_of(record) & bit(i)) && is_above(s->record[i], record))
+        if (s->record[i] && s->record[i] != LIE && (nodes_of(record) & bit(i)) &&
+            is_above(s->record[i], record) && is_shown_by_most(s, record, s->record[i]))
             go_by(s, a, s->record[i], i);
     if (kind_of(record) != COMPLETE && (s->exists & bit(record_of(change_of(record), COMPLETE))))
         go_by(s, a, record_of(change_of(record), COMPLETE), -1);
@@ -940,6 +1046,8 @@ static void expand(const struct state *s)
     }
     for (int c = 0; c < CHANGES; c++)
         change(s, c);
+    lie(s);
+    believe(s);
 }
 
 /* --- the whole -------------------------------------------------------------------------------- */
@@ -955,7 +1063,7 @@ static int list_of(const char *names)
 
 static bool are_alike(int i, int j)
 {
-    bool alike = true;
+    bool alike = i != liar() && j != liar();
 
     for (int r = R0; r < RECORDS; r++)
         if ((fleet.list[r] >> i & 1) != (fleet.list[r] >> j & 1))
@@ -1012,6 +1120,8 @@ static void print_record(int record)
 
     if (record == 0)
         printf("-");
+    else if (record == LIE)
+        printf("a lie");
     else
         printf("%d%s%s", version_of(record),
                record == R0 || !change_of(record) ? ""

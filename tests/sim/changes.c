@@ -14,7 +14,9 @@
 #include "tests/sim/fleets.h"
 #include "tests/sim/host.h"
 #include "tests/sim/instants.h"
+#include "tests/sim/liars.h"
 #include "tests/sim/moments.h"
+#include "tests/sim/remedies.h"
 #include "tests/sim/vnode.h"
 #include "tests/sim/wide.h"
 #include "tests/sim/wishes.h"
@@ -22,7 +24,8 @@
 #define LOOK_EVERY (10 * SIM_MS)  /* of main: whether the agent is to start again */
 #define ASK_EVERY  (150 * SIM_MS) /* of operators, in the mean */
 #define HASTE      (10 * SIM_MS)  /* the same, of those who cannot wait */
-#define GENTLE     0.15           /* of the schedules: nothing befalls but changes */
+#define LYING      0.2  /* of the other schedules with three nodes or more: one member lies */
+#define GENTLE     0.15 /* of the schedules: nothing befalls but changes */
 
 struct main_thread {
     struct sim_event event;
@@ -197,6 +200,7 @@ static void on_look(struct sim_event *event)
     if (view(host) && checked[host->number] != host->incarnation) {
         checked[host->number] = host->incarnation;
         instants_check(host, &view(host)->record);
+        liars_check(host, &view(host)->record);
         check_ttls(host, &view(host)->record);
     }
     if (host->phase != HOST_ON || sim.now < host->stopped_until ||
@@ -216,7 +220,7 @@ static void strike(void)
     struct vnode *node = servers[rng_below(rng, changes_servers(servers))];
     sim_ns until = sim.now + rng_log(rng, SIM_MS, 2 * SIM_SEC);
 
-    switch (rng_below(rng, 5)) {
+    switch (rng_below(rng, sim.plan.lies ? 4 : 5)) {
     case 0:
         host_kill(host);
         host_start_later(host, until - sim.now);
@@ -266,7 +270,7 @@ static void begin_to_doubt(void)
     sim_at(&second_thoughts, sim.now + rng_log(&doubts, 100 * SIM_MS, SIM_SEC));
 }
 
-static bool ask_for(struct sim_host *host, const struct fleet_wish *wish)
+bool changes_ask(struct sim_host *host, const struct fleet_wish *wish)
 {
     struct ask ask = {.host = host, .wish = *wish, .rc = HF_EBUSY};
     const struct fleet *f = answering(host);
@@ -301,7 +305,7 @@ static void say(const struct fleet_record *r, struct sim_host *host)
     bool over = r->version != unsaid.version;
 
     if (!over && !rng_chance(rng, 0.1 * (double)ask_every / ASK_EVERY)) {
-        unsaid.due = !ask_for(host, &unsaid.wish);
+        unsaid.due = !changes_ask(host, &unsaid.wish);
         return;
     }
     unsaid.due = false;
@@ -323,10 +327,10 @@ static void wish_for(const struct fleet_record *r, struct sim_host *host)
 
     if (!wish_draw(r, &wish))
         return;
-    if (!ask_for(host, &wish) && wish.gone)
+    if (!changes_ask(host, &wish) && wish.gone)
         say_later(r, &wish);
-    if (other != host && rng_chance(rng, 0.25) && wish_draw(r, &wish) && !ask_for(other, &wish) &&
-        wish.gone && !unsaid.due)
+    if (other != host && rng_chance(rng, 0.25) && wish_draw(r, &wish) &&
+        !changes_ask(other, &wish) && wish.gone && !unsaid.due)
         say_later(r, &wish);
 }
 
@@ -360,9 +364,10 @@ static void on_second_thought(struct sim_event *event)
     }
     r = f->record;
     if (rng_chance(&doubts, 0.7)) {
-        (void)ask_for(host, &wish);
+        (void)changes_ask(host, &wish);
         sim_at(event, sim.now + rng_log(&doubts, SIM_MS, 200 * SIM_MS)); /* or once more */
-    } else if (wish_gone_member(&r, &doubts, &wish) && !ask_for(host, &wish)) {
+    } else if (!sim.plan.lies && wish_gone_member(&r, &doubts, &wish) &&
+               !changes_ask(host, &wish)) {
         say_later(&r, &wish);
     }
 }
@@ -385,6 +390,12 @@ static void on_operator(struct sim_event *event)
     r = f->record;
     if (!unsaid.due)
         replace_dead(f, host);
+    if (rng_chance(rng, 0.1 * often))
+        remedies_carry_on(host);
+    f = answering(host);
+    if (!f)
+        return;
+    r = f->record;
     if (unsaid.due) {
         say(&r, host);
     } else if (r.state != FLEET_CHANGING && !rng_chance(rng, 0.15 * often)) {
@@ -392,8 +403,9 @@ static void on_operator(struct sim_event *event)
             wish_for(&r, host);
     } else if (sim.plan.gentle) {
         return;
-    } else if (r.state == FLEET_CHANGING && rng_chance(rng, 0.3 * often) && wish_gone(&r, &wish)) {
-        if (!ask_for(host, &wish))
+    } else if (!sim.plan.lies && r.state == FLEET_CHANGING && rng_chance(rng, 0.3 * often) &&
+               wish_gone(&r, &wish)) {
+        if (!changes_ask(host, &wish))
             say_later(&r, &wish);
     } else if (rng_chance(rng, often)) {
         strike();
@@ -407,8 +419,11 @@ void changes_end(void)
     if (!wide_has(WIDE_CHANGES))
         return;
     sim_at(&operators, sim.now + SIM_SEC);
+    liars_end();
     r = changes_latest() ? changes_latest() : latest_on_nodes();
     wishes_end(r);
+    for (int i = 0; i < sim.plan.hosts; i++)
+        remedies_end(sim.host[i]);
     for (int i = 0; r && i < sim.plan.hosts; i++) {
         struct sim_host *host = sim.host[i];
 
@@ -459,7 +474,8 @@ void changes_plan(void)
     }
     p->tolerant = p->flushes = false;
     p->gentle = rng_chance(rng, GENTLE);
-    if (p->gentle)
+    p->lies = !p->gentle && p->nodes >= 3 && rng_chance(rng, LYING);
+    if (p->gentle || p->lies)
         memset(p->fault, 0, sizeof(p->fault));
     p->amnesia = !p->gentle;
     p->fault[FAULT_STEP] = p->storm_steps = false;
@@ -472,12 +488,14 @@ void changes_begin(void)
     memset(corrected, 0, sizeof(corrected));
     memset(checked, 0, sizeof(checked));
     ttl_max_ms = 0;
+    remedies_begin();
     instants_begin();
     memset(&unsaid, 0, sizeof(unsaid));
     doubts = *rng; /* other numbers by other bounds */
     doubting = rng_chance(&doubts, 0.4);
     second_thoughts = (struct sim_event){.fn = on_second_thought};
     wishes_begin(rng);
+    liars_begin(rng);
     moments_begin(rng);
     for (int i = 0; i < sim.plan.hosts; i++) {
         plain[i] = sim.host[i]->config;

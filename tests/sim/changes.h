@@ -5,6 +5,8 @@
 #include "tests/sim/sim.h"
 
 struct fleet_record;
+struct fleet_wish;
+struct sim_host;
 struct vnode;
 
 void changes_plan(void);
@@ -18,6 +20,8 @@ bool changes_are_stuck(void);
 void changes_configure(struct sim_host *host);
 /* Operators put the record's members into all hosts' files. */
 void changes_correct(const struct fleet_record *r);
+/* An operator asks on that host. Whether it was begun. */
+bool changes_ask(struct sim_host *host, const struct fleet_wish *wish);
 /* The latest record that an agent goes by; NULL: none. */
 const struct fleet_record *changes_latest(void);
 /* The fleet's servers: both lists of the latest record, or the plan's. Returns how many. */

@@ -170,6 +170,7 @@ struct sim_plan {                               /* drawn from the seed first of 
     bool tolerant;    /* faults on N - q nodes at most, none of agents: no lease may be lost */
     bool flushes;     /* nodes forget at any time, and nothing else happens: no lease may be lost */
     bool gentle;      /* the fleet changes, and nothing else happens: no lease may be lost */
+    bool lies;        /* it changes, one member lies, and no other one forgets */
     bool storm_steps; /* storms step clocks, too */
     bool amnesia;     /* faults that a quorum's keys need not survive */
     bool fault[FAULTS];

@@ -72,8 +72,8 @@ static struct vnode *left_over(const struct fleet_record *r)
     char seat[HF_NODE_TEXT_MAX + 1];
 
     seat_of(node, seat);
-    if (r->state != FLEET_COMPLETE || !fleets_are_one() || !node->running || is_empty(node) ||
-        is_in(r->seat, r->count, seat))
+    if (sim.plan.lies || r->state != FLEET_COMPLETE || !fleets_are_one() || !node->running ||
+        is_empty(node) || is_in(r->seat, r->count, seat))
         return NULL;
     for (int h = 0; h < sim.plan.hosts; h++) {
         const struct fleet *f = &sim.host[h]->broker->nodes->fleet_view;
@@ -155,7 +155,7 @@ static void draw_member(const struct fleet_record *r, struct fleet_wish *wish)
     int at = (int)rng_below(rng, r->count);
 
     memcpy(wish->id, r->seat[at].id, sizeof(wish->id));
-    wish->gone = !sim.plan.gentle && r->count > 2 && rng_chance(rng, 0.15);
+    wish->gone = !sim.plan.gentle && !sim.plan.lies && r->count > 2 && rng_chance(rng, 0.15);
     if (wish->gone)
         die(r->seat[at].address);
 }
@@ -216,6 +216,70 @@ bool wish_gone_member(const struct fleet_record *r, struct sim_rng *of, struct f
     wish->kind = FLEET_WISH_GONE;
     memcpy(wish->id, seat->id, sizeof(wish->id));
     die(seat->address);
+    return true;
+}
+
+static const struct fleet_seat *find_id(const struct fleet_seat *seats, int count, const char *id)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(seats[i].id, id) == 0)
+            return &seats[i];
+    return NULL;
+}
+
+static bool more_gone(const struct fleet_record *r, const struct fleet_record *lone,
+                      struct fleet_wish *wish)
+{
+    wish->kind = FLEET_WISH_GONE;
+    for (int i = 0; i < lone->before_count; i++)
+        if (lone->before[i].gone && !r->before[i].gone) {
+            memcpy(wish->id, lone->before[i].id, sizeof(wish->id));
+            return true;
+        }
+    return false;
+}
+
+static bool given_up(const struct fleet_record *r, const struct fleet_record *lone,
+                     struct fleet_wish *wish)
+{
+    wish->kind = FLEET_WISH_ABORT;
+    for (int i = 0; i < lone->before_count; i++)
+        wish->gone |= lone->before[i].gone && !fleet_record_stays(r, &lone->before[i]);
+    return true;
+}
+
+bool wish_again(const struct fleet_record *r, const struct fleet_record *lone,
+                struct fleet_wish *wish)
+{
+    memset(wish, 0, sizeof(*wish));
+    if (lone->state != FLEET_CHANGING)
+        return false;
+    if (lone->version == r->version)
+        return fleet_record_is_same_change(r, lone) && more_gone(r, lone, wish);
+    if (lone->version != r->version + 1)
+        return false;
+    if (r->state == FLEET_CHANGING)
+        return given_up(r, lone, wish);
+    wish->kind = FLEET_WISH_TTL_MAX;
+    wish->ttl_max_ms = lone->ttl_max_ms;
+    for (int i = 0; i < lone->before_count; i++) {
+        const struct fleet_seat *before = &lone->before[i],
+                                *now = find_id(lone->seat, lone->count, before->id);
+
+        if (now && strcmp(now->address, before->address) == 0)
+            continue;
+        wish->kind = now ? FLEET_WISH_MOVE : FLEET_WISH_REMOVE;
+        wish->gone = before->gone;
+        memcpy(wish->id, before->id, sizeof(wish->id));
+        if (now)
+            memcpy(wish->seat, now->address, sizeof(wish->seat));
+    }
+    for (int i = 0; i < lone->count; i++)
+        if (!find_id(lone->before, lone->before_count, lone->seat[i].id)) {
+            wish->kind = FLEET_WISH_ADD;
+            memcpy(wish->id, lone->seat[i].id, sizeof(wish->id));
+            memcpy(wish->seat, lone->seat[i].address, sizeof(wish->seat));
+        }
     return true;
 }
 

@@ -19,4 +19,8 @@ void wishes_end(const struct fleet_record *latest);
 /* An agent takes it: whether it may is counted here again. */
 void wish_check(const struct fleet_record *r, const struct fleet_wish *wish);
 
+/* The command that made that record of a fleet with `record`, once more; false: none did. */
+bool wish_again(const struct fleet_record *record, const struct fleet_record *lone,
+                struct fleet_wish *ret_wish);
+
 #endif

@@ -449,6 +449,25 @@ static void another_founder_is_not_overrun(HF_UNUSED void **state)
 
 /* --- adoption --------------------------------------------------------------------------------- */
 
+/* (!) Private seats are this host's servers then: one node's word sends no link there. */
+static void one_node_makes_this_host_no_founder(HF_UNUSED void **state)
+{
+    struct fleet_record r = fleet_of_links(FLEET_COMPLETE);
+    char by[96];
+
+    snprintf(by, sizeof(by), "%s 0 1700000000000", agent.host);
+    write_record(0, &r, by);
+    all_arrive();
+    assert_true(nodes->fleet_view.known);
+    assert_false(nodes->fleet_here);
+    for (int i = 0; i < NODES; i++) {
+        goes_down(i, HF_NODE_ERR_BROKEN);
+        write_record(i, &r, by);
+    }
+    all_arrive();
+    assert_true(nodes->fleet_here);
+}
+
 static void nothing_counts_before_it_goes_by_a_record(HF_UNUSED void **state)
 {
     arrive(0);
@@ -523,7 +542,8 @@ static void start_again(void)
 
     go_on(2);
     write_record(0, &next, "host-b 0 1700000000000");
-    go_on(1);
+    write_record(1, &next, "host-b 0 1700000000000");
+    go_on(2);
     assert_true(nodes->fleet_view.leaving);
 }
 
@@ -975,6 +995,7 @@ int main(void)
         ROW(make_new, a_put_has_a_deadline),
         ROW(make_new, a_put_without_an_answer_is_waited_for),
         ROW(make_new, another_founder_is_not_overrun),
+        ROW(make_founded, one_node_makes_this_host_no_founder),
         ROW(make_founded, nothing_counts_before_it_goes_by_a_record),
         ROW(make_founded, a_record_that_cannot_be_kept_is_not_gone_by),
         ROW(make_known, a_change_on_a_node_has_words_of_its_own),

@@ -12,6 +12,7 @@
 #include "agent/broker/nodes/node_known.h"
 #include "agent/broker/nodes/sentinels.h"
 #include "agent/config/config_fleet.h"
+#include "agent/core/ballot.h"
 #include "agent/record/carry_room.h"
 #include "agent/record/list_change.h"
 #include "agent/record/events.h"
@@ -107,14 +108,6 @@ void node_fleet_reply(struct nodes *nodes, int i, const struct link_reply *reply
         loop_timer_set(nodes->loop, &nodes->review, reply->received);
 }
 
-static bool may_become_ours(const struct fleet *f, int i)
-{
-    const struct fleet_record *record = &f->node[i].record;
-
-    return !f->known || (strcmp(record->fleet, f->record.fleet) == 0 &&
-                         fleet_record_rank(record, &f->record) > 0);
-}
-
 void node_fleet_read(struct nodes *nodes, int i, const struct link_reply *reply)
 {
     struct fleet *f = &nodes->fleet_view;
@@ -123,8 +116,9 @@ void node_fleet_read(struct nodes *nodes, int i, const struct link_reply *reply)
         return;
     fleet_on_record(f, i, reply->digest, reply->record, reply->record_len);
     fleet_note_told(f, i);
-    if (fleet_shows(f, i) || (f->node[i].said == FLEET_SAID_RECORD && may_become_ours(f, i)))
-        snprintf(nodes->fleet_by, sizeof(nodes->fleet_by), "%s", reply->record_by);
+    snprintf(nodes->node[i].record_by, sizeof(nodes->node[i].record_by), "%s", reply->record_by);
+    if (fleet_shows(f, i))
+        memcpy(nodes->fleet_by, nodes->node[i].record_by, sizeof(nodes->fleet_by));
     fleet_on_since(f, i, read_by(reply->record_by).wall_ms, read_by(nodes->fleet_by).wall_ms);
 }
 
@@ -195,14 +189,30 @@ static void tell_renewal(struct nodes *nodes, const struct fleet_record *record)
 }
 
 /* Where the fleet has private seats, its founder's host is the one for which these are its servers. A later version is of who
- * changed the fleet. */
-static bool is_founder(const struct nodes *nodes)
+ * changed the fleet. (!) One node's word sends no link to such a seat. */
+static bool is_founder(const struct nodes *nodes, const struct fleet_record *record)
 {
+    const struct fleet *f = &nodes->fleet_view;
     size_t length = strlen(nodes->agent->host);
+    int count = 0;
 
-    return nodes->fleet_view.record.version <= 1 &&
-           strncmp(nodes->fleet_by, nodes->agent->host, length) == 0 &&
-           nodes->fleet_by[length] == ' ';
+    for (int i = 0; record->version == 1 && i < nodes->n; i++) {
+        const char *by = nodes->node[i].record_by;
+
+        count += f->node[i].said == FLEET_SAID_RECORD &&
+                 strcmp(f->node[i].record.fleet, record->fleet) == 0 &&
+                 strncmp(by, nodes->agent->host, length) == 0 && by[length] == ' ';
+    }
+    return count >= ballot_quorum(nodes->n);
+}
+
+/* For people: who put it, as a node says that has it. */
+static void find_author(struct nodes *nodes, const struct fleet_record *record)
+{
+    for (int i = 0; i < nodes->n; i++)
+        if (nodes->fleet_view.node[i].said == FLEET_SAID_RECORD &&
+            fleet_record_is_same(&nodes->fleet_view.node[i].record, record))
+            memcpy(nodes->fleet_by, nodes->node[i].record_by, sizeof(nodes->fleet_by));
 }
 
 /* The nodes of which journal and node records are: the next agent may have others. */
@@ -299,7 +309,8 @@ static void tell_history(struct nodes *nodes, enum hf_fleet_step step,
 
 static void adopt(struct nodes *nodes, const struct fleet_record *record, hf_time now)
 {
-    nodes->fleet_here |= is_founder(nodes);
+    find_author(nodes, record);
+    nodes->fleet_here |= is_founder(nodes, record);
     if (!keep(nodes, record, now))
         return;
     fleet_adopt(&nodes->fleet_view, record);
@@ -317,6 +328,7 @@ static void begin_again(struct nodes *nodes, const struct fleet_record *record, 
     const struct fleet *f = &nodes->fleet_view;
     bool settled = f->known && fleet_record_rank(record, &f->record) == 0;
 
+    find_author(nodes, record);
     if (!keep(nodes, record, settled ? nodes->agent->fleet_from : now))
         return;
     log_info("fleet %.8s: version %" PRIu64 " %s; starting again by it", record->fleet,
@@ -363,7 +375,8 @@ static void aim(struct nodes *nodes, int i, hf_time now) IN_BROKER_THREAD
 /* After a start with a memory, a node tells who founded it. */
 static void find_founder(struct nodes *nodes)
 {
-    if (nodes->fleet_here || !nodes->fleet_view.known || !is_founder(nodes))
+    if (nodes->fleet_here || !nodes->fleet_view.known ||
+        !is_founder(nodes, &nodes->fleet_view.record))
         return;
     nodes->fleet_here = true;
     tell_renewal(nodes, &nodes->fleet_view.record);

@@ -44,11 +44,12 @@ struct node {
     struct sampling sampling; /* by probes */
     struct hf_node_row row;   /* as it was last published */
     bool up, asking_sentinel, replaced;
-    bool kept;         /* what is known of it was kept in this run */
-    bool reread;       /* the sentinel is to be read again */
-    bool putting;      /* the fleet's record is on its way there */
-    hf_time put_again; /* not before: it was not taken */
-    bool failed;       /* it could not be reached, or not any more */
+    bool kept;          /* what is known of it was kept in this run */
+    bool reread;        /* the sentinel is to be read again */
+    bool putting;       /* the fleet's record is on its way there */
+    hf_time put_again;  /* not before: it was not taken */
+    bool failed;        /* it could not be reached, or not any more */
+    char record_by[96]; /* who put the record that it has, as it says */
     struct seat seat;
     enum hf_node_tracking tracking;
     hf_time up_since;
