@@ -282,7 +282,7 @@ static void next_known(const struct fleet *f, hf_time now, uint32_t skip,
         again(&f->node[later].record, ret_action);
     } else if (fleet_change_is_over(f)) {
         again(&f->record, ret_action);
-        fleet_change_complete(&ret_action->record);
+        fleet_record_complete(&ret_action->record);
     } else if (f->settles.ns != HF_TIME_PAST.ns && hf_time_reached(now, f->settles)) {
         again(&f->record, ret_action);
     } else if (!begin_change(f, now, skip, ret_action) && !spread(f, skip, ret_action) &&

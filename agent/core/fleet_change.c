@@ -50,15 +50,6 @@ bool fleet_change_is_over(const struct fleet *f)
     return true;
 }
 
-void fleet_change_complete(struct fleet_record *record)
-{
-    if (record->state != FLEET_CHANGING)
-        return;
-    record->state = FLEET_COMPLETE;
-    for (int i = 0; i < record->before_count; i++)
-        record->before[i].gone = false;
-}
-
 uint32_t fleet_change_awaits(const struct fleet *f)
 {
     hf_time since = is_changing(f) ? told_since(f) : HF_TIME_NEVER;

@@ -41,8 +41,6 @@ int fleet_change_begin(struct fleet *fleet, const struct fleet_wish *wish, hf_ti
                        char *why, size_t size);
 /* Whether the changing record that is gone by may become complete. */
 bool fleet_change_is_over(const struct fleet *fleet);
-/* Makes it the complete one: the same bytes, whoever does it. */
-void fleet_change_complete(struct fleet_record *record);
 /* As fleet_awaits(). */
 uint32_t fleet_change_awaits(const struct fleet *fleet);
 /* What the change waits for, with the remedy; "" nothing. */

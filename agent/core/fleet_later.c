@@ -25,7 +25,8 @@ static bool is_of_same_version(const struct fleet_record *r, const struct fleet_
             fleet_record_same_list(next->before, next->before_count, r->before, r->before_count));
 }
 
-bool fleet_later_may_follow(const struct fleet_record *r, const struct fleet_record *next)
+/* Whether an agent that goes by `r` may go by `next`. */
+static bool fleet_later_may_follow(const struct fleet_record *r, const struct fleet_record *next)
 {
     if (strcmp(next->fleet, r->fleet) != 0 || strcmp(next->keys, r->keys) != 0 ||
         !fleet_may_go_by(next) || fleet_record_rank(next, r) <= 0 || !fleet_later_is_sound(next))

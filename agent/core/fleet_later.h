@@ -13,8 +13,6 @@
 
 /* Whether a change could have made it: enough members stay, and fewer than a majority are gone. */
 bool fleet_later_is_sound(const struct fleet_record *record);
-/* Whether an agent that goes by `record` may go by `next`. */
-bool fleet_later_may_follow(const struct fleet_record *record, const struct fleet_record *next);
 /* The node has that record, at its seat. */
 bool fleet_later_has(const struct fleet *fleet, int node, const struct fleet_record *record);
 /* The node has none, and another member of the list that the record leads to has shown the record since. */

@@ -341,6 +341,15 @@ void fleet_record_own_digest(const struct fleet_record *record,
 
 /* --- what goes by a record --------------------------------------------------------------------- */
 
+void fleet_record_complete(struct fleet_record *record)
+{
+    if (record->state != FLEET_CHANGING)
+        return;
+    record->state = FLEET_COMPLETE;
+    for (int i = 0; i < record->before_count; i++)
+        record->before[i].gone = false;
+}
+
 int fleet_record_gone_count(const struct fleet_record *r)
 {
     int count = 0;

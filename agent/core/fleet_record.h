@@ -84,6 +84,8 @@ bool fleet_record_same_list(const struct fleet_seat *a, int a_count, const struc
                             int b_count);
 /* Whether a member is in both lists; of version 1 all are. */
 bool fleet_record_stays(const struct fleet_record *record, const struct fleet_seat *seat);
+/* Makes a changing record the complete one: the same bytes, whoever does it. */
+void fleet_record_complete(struct fleet_record *record);
 /* How many of the members before are gone. */
 int fleet_record_gone_count(const struct fleet_record *record);
 /* The list of nodes of an agent that goes by it: the members before while it is changing, else its members.

@@ -40,7 +40,7 @@ void fleet_restore(struct fleet *f, const struct fleet_record *record, hf_time s
     if (record->state == FLEET_CHANGING) {
         struct fleet_record over = *record;
 
-        fleet_change_complete(&over);
+        fleet_record_complete(&over);
         fleet_record_own_digest(&over, f->over);
     }
 }

@@ -77,7 +77,7 @@ static void draw(struct fleet_record *r)
         invent(r);
     } else if (r->state == FLEET_CHANGING && rng_chance(rng, 0.6)) {
         if (rng_chance(rng, 0.5))
-            fleet_change_complete(r);
+            fleet_record_complete(r);
         else
             r->before[rng_below(rng, r->before_count)].gone = true;
     }

@@ -528,7 +528,7 @@ static void a_change_on_a_node_has_words_of_its_own(HF_UNUSED void **state)
     all_arrive();
     assert_int_equal(nodes->fleet_shown.node[0].word, FLEET_WORD_CHANGING);
     assert_int_equal(nodes->fleet_shown.node[1].word, FLEET_WORD_OURS);
-    fleet_change_complete(&next);
+    fleet_record_complete(&next);
     write_record(0, &next, "host-b 0 1700000000000");
     go_on(2);
     assert_int_equal(nodes->fleet_shown.node[0].word, FLEET_WORD_LATER);

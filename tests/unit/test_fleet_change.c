@@ -1187,7 +1187,7 @@ TEST(a_way_back_proves_no_complete_record)
     memcpy(back.seat, next.before, sizeof(back.seat));
     memcpy(back.before, next.seat, sizeof(back.before));
     write_record(1, &back);
-    fleet_change_complete(&next);
+    fleet_record_complete(&next);
     write_record(0, &next);
     run();
     assert_all_by(1, FLEET_COMPLETE);

@@ -468,7 +468,7 @@ class AsyncSharedLock(CountedName, AsyncHolding):
         on_progress: Optional[OnProgress] = None,
         client: Optional[AsyncClient] = None,
     ) -> None:
-        super().__init__(Shared(name, slots), ttl, wait, max_hold, None, heartbeat, note, on_loss, on_change, on_progress, client)
+        super().__init__(Shared(name, slots), ttl, wait, max_hold, heartbeat, note, on_loss, on_change, on_progress, client)
 
 
 
@@ -489,4 +489,4 @@ class AsyncExclusiveLock(WholeName, AsyncHolding):
         on_progress: Optional[OnProgress] = None,
         client: Optional[AsyncClient] = None,
     ) -> None:
-        super().__init__(Exclusive(name), ttl, wait, max_hold, None, heartbeat, note, on_loss, on_change, on_progress, client)
+        super().__init__(Exclusive(name), ttl, wait, max_hold, heartbeat, note, on_loss, on_change, on_progress, client)

@@ -269,7 +269,7 @@ class SharedLock(CountedName, ThreadHolding):
         on_progress: Optional[OnProgress] = None,
         client: Optional[Client] = None,
     ) -> None:
-        super().__init__(Shared(name, slots), ttl, wait, max_hold, None, heartbeat, note, on_change, on_progress, client)
+        super().__init__(Shared(name, slots), ttl, wait, max_hold, heartbeat, note, on_change, on_progress, client)
 
 
 class ExclusiveLock(WholeName, ThreadHolding):
@@ -294,7 +294,7 @@ class ExclusiveLock(WholeName, ThreadHolding):
         on_progress: Optional[OnProgress] = None,
         client: Optional[Client] = None,
     ) -> None:
-        super().__init__(Exclusive(name), ttl, wait, max_hold, None, heartbeat, note, on_change, on_progress, client)
+        super().__init__(Exclusive(name), ttl, wait, max_hold, heartbeat, note, on_change, on_progress, client)
 
 
 def all_of(*names: Name, **terms: Any) -> LockSet:
