@@ -74,8 +74,7 @@ struct agent {
 static inline unsigned agent_allowed(const struct config *config)
 {
     return (config->allow_eviction ? TRUST_ALLOW_EVICTION : 0) |
-           (config->allow_replicas ? TRUST_ALLOW_REPLICAS : 0) |
-           (config->trust_durable_nodes ? TRUST_ALLOW_DURABLE : 0);
+           (config->allow_replicas ? TRUST_ALLOW_REPLICAS : 0);
 }
 
 /* The part of a nonce that tells it from others; never 0. */

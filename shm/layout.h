@@ -227,7 +227,6 @@ enum hf_table_flag {
     HF_TABLE_F_ALLOW_EVICTION = 1 << 2,
     HF_TABLE_F_USER = 1 << 3, /* an ordinary user's agent */
     HF_TABLE_F_ALLOW_REPLICAS = 1 << 4,
-    HF_TABLE_F_TRUST_DURABLE = 1 << 5,
 };
 
 _Static_assert(offsetof(struct hf_table_header, capacity) == 64, "layout");

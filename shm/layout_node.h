@@ -91,25 +91,14 @@ enum hf_node_error {
 
 enum hf_node_flag {
     HF_NODE_F_ASSUMED_FRESH = 1 << 0, /* the operator vouches for it */
-    HF_NODE_F_DURABLE = 1 << 1,       /* every write is synced before its reply */
     HF_NODE_F_DEV = 1 << 2,           /* a private node of --dev */
     /* since 1.3: of the fleet's record. 0 from agents without it. */
     HF_NODE_F_NO_RECORD = 1 << 3,  /* it has none, so its answers do not count */
     HF_NODE_F_NOT_SEATED = 1 << 4, /* it is not at its seat, so its answers do not count */
     HF_NODE_F_ELSEWHERE = 1 << 5,  /* the configuration has another address than its seat */
-    HF_NODE_F_CONFIG = 3 << 6,     /* enum hf_node_config */
     HF_NODE_F_TRACKING = 7 << 8,   /* enum hf_node_tracking; 0 from agents without it */
 };
-#define HF_NODE_F_CONFIG_SHIFT   6
 #define HF_NODE_F_TRACKING_SHIFT 8
-
-/* Whether a node tells its settings, and with them whether it is durable. */
-enum hf_node_config {
-    HF_CONFIG_UNASKED = 0, /* or from an agent without it */
-    HF_CONFIG_TOLD = 1,
-    HF_CONFIG_NO_RIGHT = 2,  /* the agents' user there may not CONFIG GET */
-    HF_CONFIG_FORBIDDEN = 3, /* the command is renamed or taken away, or tells nothing */
-};
 
 /* Whether a node tells waiters that a lock's key has changed; without that they poll. */
 enum hf_node_tracking {

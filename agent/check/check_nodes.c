@@ -185,17 +185,8 @@ static bool judge(const struct config *c, const struct node_look *looks, int i, 
     const char *refusal;
 
     if (look->lacks[0])
-        find_warning(
-            f, line,
-            "node %s (%s): %s; without them waiters poll, and it is not known whether it is "
-            "durable",
-            a->id, a->text, look->lacks);
-    if (look->facts.config == HF_CONFIG_FORBIDDEN && c->trust_durable_nodes)
-        find_warning(f, line,
-                     "node %s (%s): allow CONFIG GET there, which rename-command or a managed "
-                     "service forbids: it is not known whether it is durable, so "
-                     "trust_durable_nodes does nothing for it",
-                     a->id, a->text);
+        find_warning(f, line, "node %s (%s): %s; without them waiters poll", a->id, a->text,
+                     look->lacks);
     if (look->outcome == NODE_LOOK_AWAY) {
         find_warning(f, line, "node %s (%s) does not answer: %s", a->id, a->text, look->text);
     } else if (look->outcome == NODE_LOOK_REFUSED) {

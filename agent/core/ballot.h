@@ -24,7 +24,7 @@ enum ballot_vote {
     BALLOT_YES_LOW,       /* our key stands there, but the fence was too low */
     BALLOT_TAKEN,         /* another's key (or another type) */
     BALLOT_DOUBTED, /* our key stands there, but its fence is beyond belief (agent/core/fence.h) */
-    BALLOT_NO,      /* error, timeout, STALE twice, sentinel changed, not durable, ... */
+    BALLOT_NO,      /* error, timeout, STALE twice, sentinel changed, ... */
 };
 
 enum ballot_outcome {

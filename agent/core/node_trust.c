@@ -83,7 +83,6 @@ static void restore_all(struct node_trust *t, const struct node_trust *before)
     t->word_run_id = fresh.word_run_id;
     t->word_age = fresh.word_age;
     t->step_shown = false;
-    t->facts.config = HF_CONFIG_UNASKED; /* padding where an agent without it wrote it */
 }
 
 /* A quarantine that is over is of before then, and so is what the node's first contact found. */
@@ -161,26 +160,14 @@ static bool had_foreign_keys(enum hf_node_refusal refusal)
     return refusal == HF_REFUSED_REPLICA || refusal == HF_REFUSED_CLUSTER;
 }
 
-/* (!) A synced file proves what the server that wrote it had. It does not prove that the file is
- * this server's, or its last: a promoted replica, a clone and a restored snapshot come with such
- * files, too. */
-static bool is_exempt(const struct node_trust *t, const struct node_facts *facts, unsigned allowed)
-{
-    return (allowed & TRUST_ALLOW_DURABLE) && t->facts.durable && facts->durable && !t->not_sole;
-}
-
-static void on_restart(struct node_trust *t, const struct node_facts *facts, unsigned allowed,
-                       hf_time now)
+static void on_restart(struct node_trust *t, hf_time now)
 {
     const uint32_t covered = HF_QUARANTINE_AGE | HF_QUARANTINE_RUN_ID;
 
-    t->unproven = false;
     if (t->word_run_id) {
         /* The word covers what an earlier agent held against the node, too. */
         if ((t->reasons & ~covered) == 0)
             quarantine_end(t);
-    } else if (is_exempt(t, facts, allowed)) {
-        t->unproven = true;
     } else {
         quarantine_from(t, HF_QUARANTINE_RUN_ID, now);
     }
@@ -196,10 +183,9 @@ unsigned trust_on_facts(struct node_trust *t, const struct node_facts *facts, un
     quarantine_settle(t, now);
     if (had_foreign_keys(before) && !had_foreign_keys(refusal))
         quarantine_from(t, HF_QUARANTINE_SENTINEL, now);
-    t->not_sole = t->not_sole || !facts->sole;
     if (t->contacted && strcmp(t->facts.run_id, facts->run_id) != 0) {
         events |= TRUST_RESTARTED;
-        on_restart(t, facts, allowed, now);
+        on_restart(t, now);
     }
     if (!t->judged)
         events |= TRUST_FIRST;
@@ -215,14 +201,6 @@ unsigned trust_on_facts(struct node_trust *t, const struct node_facts *facts, un
 static bool same_nonce(const char *a, const char *b)
 {
     return strncmp(a, b, TRUST_NONCE_LEN) == 0;
-}
-
-static void forgot(struct node_trust *t, hf_time now)
-{
-    if (t->unproven)
-        quarantine_from(t, HF_QUARANTINE_RUN_ID, now); /* it is not exempt then */
-    t->unproven = false;
-    quarantine_from(t, HF_QUARANTINE_SENTINEL, now);
 }
 
 /* Whether this is our own replacement of the nonce that we knew: the node did not forget. */
@@ -266,12 +244,10 @@ static unsigned see_nonce(struct node_trust *t, const char *nonce, bool absent, 
     note_step(t, nonce, same_nonce(t->nonce, nonce), traced);
     if (first)
         t->first_contact = now;
-    if (same || traced) {
-        t->unproven = false;
-    } else if (!first || absent) {
+    if (!same && !traced && (!first || absent)) {
         t->mark++;
         if (!excused) {
-            forgot(t, now);
+            quarantine_from(t, HF_QUARANTINE_SENTINEL, now);
             events = TRUST_FORGOT;
         }
     }
@@ -512,8 +488,7 @@ void trust_tick(struct node_trust *t, hf_wall wall, hf_time now)
 
 bool trust_may_vote(const struct node_trust *t, hf_time now)
 {
-    return t->contacted && t->judged && !t->refused && !t->unproven && is_validated(t) &&
-           !in_quarantine(t, now);
+    return t->contacted && t->judged && !t->refused && is_validated(t) && !in_quarantine(t, now);
 }
 
 hf_time trust_until(const struct node_trust *t, hf_time now)

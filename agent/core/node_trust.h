@@ -26,19 +26,14 @@
 #define TRUST_NONCE_LEN  32 /* hex characters */
 #define TRUST_RUN_ID_LEN 40
 
-/* What INFO and CONFIG GET said on one connection. */
+/* What INFO said on one connection. */
 struct node_facts {
     char run_id[TRUST_RUN_ID_LEN + 1];
     char version[23];
     hf_dur uptime;
-    bool replica, cluster, durable, evicts;
+    bool replica, cluster, evicts;
     bool replicated; /* a master that has replicas, or that was one itself */
-    bool sole;       /* it says that it is neither; a node that does not say so is not `sole` */
-    /* enum hf_node_config; other than TOLD: whether it is durable is not known, and taken for no. (!) A byte that was
-     * padding: a node is known to the next agent by a record with this struct in it (agent/record/node_records.c). */
-    uint8_t config;
 };
-_Static_assert(sizeof(struct node_facts) == 80, "records of earlier agents are read");
 
 /* What the sentinel said. */
 struct node_sentinel {
@@ -54,8 +49,6 @@ struct node_sentinel {
 struct node_trust {
     bool contacted; /* run_id known from this or, by the journal, an earlier agent */
     bool judged;    /* age and median were judged */
-    bool unproven;  /* restarted with a durable AOF: exempt if the sentinel is found the same */
-    bool not_sole;  /* once seen not to be `sole`: no restart is exempt any more */
     bool refused;   /* `refusal` stands */
     enum hf_node_refusal refusal;
 
@@ -92,7 +85,7 @@ struct node_trust {
 /* Bits. */
 enum trust_event {
     TRUST_NOTHING = 0,
-    /* new run_id: quarantine begun unless exempt; no votes before the sentinel was read */
+    /* new run_id: quarantine begun; no votes before the sentinel was read */
     TRUST_RESTARTED = 1 << 0,
     /* sentinel absent or changed: quarantine begun, mark moved */
     TRUST_FORGOT = 1 << 1,
@@ -123,8 +116,6 @@ void trust_restore(struct node_trust *t, const struct node_trust *before, hf_tim
 enum trust_allowed {
     TRUST_ALLOW_EVICTION = 1 << 0,
     TRUST_ALLOW_REPLICAS = 1 << 1,
-    /* the operator vouches that a durable node comes back with all that it had */
-    TRUST_ALLOW_DURABLE = 1 << 2,
 };
 
 /* After INFO on a new connection. Sets or clears the refusals REPLICA, CLUSTER, REPLICATED and EVICTION (unless

@@ -18,7 +18,7 @@
 #include "shm/layout.h"
 #include "shm/status.h"
 
-#define RECORDS_MAGIC UINT64_C(0x3145444f4e4648) /* "HFNODE1" */
+#define RECORDS_MAGIC UINT64_C(0x3245444f4e4648) /* "HFNODE2" */
 
 struct node_half {
     _Atomic uint64_t seq;

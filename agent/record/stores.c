@@ -27,7 +27,6 @@ static uint32_t table_flags(const struct config *c)
     return (c->ephemeral ? HF_TABLE_F_DEV : 0) | (c->assume_fresh ? HF_TABLE_F_ASSUME_FRESH : 0) |
            (c->allow_eviction ? HF_TABLE_F_ALLOW_EVICTION : 0) |
            (c->allow_replicas ? HF_TABLE_F_ALLOW_REPLICAS : 0) |
-           (c->trust_durable_nodes ? HF_TABLE_F_TRUST_DURABLE : 0) |
            (c->system || geteuid() == 0 ? 0 : HF_TABLE_F_USER);
 }
 

@@ -28,7 +28,6 @@ static const struct {
     {"hset", true, {"HSET", KEY, "fence", "0", "tag"}},
     {"scan", false, {"SCAN", "0", "COUNT", "1"}},
     {"mget", false, {"MGET", KEY}},
-    {"config|get", false, {"CONFIG", "GET", "appendonly"}},
     {"client|id", false, {"CLIENT", "ID"}},
     {"client|setname", false, {"CLIENT", "SETNAME", "a b"}},
     {"client|getname", false, {"CLIENT", "GETNAME"}},

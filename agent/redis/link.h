@@ -96,7 +96,7 @@ struct link_reply {
 typedef void link_reply_fn(struct link *link, const struct link_reply *reply, void *arg);
 
 struct link_events {
-    /* Handshake done: INFO and CONFIG GET, then the sentinel (read only). From now
+    /* Handshake done: INFO, then the sentinel (read only). From now
      * commands are sent. `sentinel` is LINK_ANSWERED, but for a replica or a node in
      * cluster mode it may be LINK_ERROR. */
     void (*up)(struct link *link, const struct node_facts *facts, const struct link_reply *sentinel,

@@ -1,5 +1,5 @@
 /* The commands on a new connection, in this order, and again at each probe from INFO on:
- *   AUTH, SELECT, INFO | CLIENT SETNAME, INFO, CONFIG GET, every SCRIPT LOAD
+ *   AUTH, SELECT, INFO | CLIENT SETNAME, INFO, every SCRIPT LOAD
  *     | writes that change nothing, the sentinel
  * (!) INFO is answered before anything else is sent that counts: which server it is comes before what it says. (The
  * survey of rights, link_acl.c, comes before it, and says nothing of the server.)
@@ -163,18 +163,6 @@ static void on_loaded(struct link *link, const struct call *call, const redisRep
     }
 }
 
-static void on_config(struct link *link, const struct call *call, const redisReply *answer)
-{
-    (void)call;
-    reply_decode_config(answer, &link->asked);
-}
-
-static bool ask_config(struct link *link)
-{
-    /* One pattern: servers before 7.0 take no list. */
-    return ask(link, on_config, "CONFIG", "GET", "*append*", NULL) == HF_OK;
-}
-
 static void on_info(struct link *link, const struct call *call, const redisReply *answer)
 {
     bool sent;
@@ -190,7 +178,7 @@ static void on_info(struct link *link, const struct call *call, const redisReply
         return;
     }
     link->is_redis = true;
-    sent = identity_name(link) == HF_OK && ask_config(link);
+    sent = identity_name(link) == HF_OK;
     for (int i = 0; sent && i < SCRIPTS; i++)
         sent = call_load(link, (enum script)i, on_loaded) == HF_OK;
     if (!sent)
@@ -219,7 +207,7 @@ static void on_probe(struct loop_timer *timer, hf_time now)
     link->asked_well = false;
     memset(&link->asked, 0, sizeof(link->asked));
     if (identity_check(link) == HF_OK && acl_survey(link) == HF_OK &&
-        ask(link, on_probe_info, "INFO", NULL) == HF_OK && ask_config(link))
+        ask(link, on_probe_info, "INFO", NULL) == HF_OK)
         read_sentinel(link);
     else
         schedule_probe(link);

@@ -123,7 +123,7 @@ struct link {
     char sha[SCRIPTS][SCRIPT_SHA_LEN + 1]; /* as SCRIPT LOAD told it */
 
     /* what the node says of itself */
-    struct node_facts facts; /* of the last complete INFO and CONFIG GET */
+    struct node_facts facts; /* of the last complete INFO */
     struct node_facts asked; /* of the running ones */
     bool asked_well;         /* INFO of the running probe was answered */
     bool is_redis;           /* INFO was answered as Redis does: its error texts may be shown */
@@ -283,15 +283,11 @@ const char *reply_error_text(const char *text);
  * leaves the others. `error_text` then points into `answer` or to a constant. */
 void reply_decode(const redisReply *answer, enum script script, size_t keys,
                   struct link_reply *out);
-/* False: no Redis answers INFO like this. Leaves `durable` and `config` alone. */
+/* False: no Redis answers INFO like this. */
 bool reply_decode_info(const redisReply *answer, struct node_facts *facts);
 /* HMGET of LINK_SENTINEL_FIELDS; without a nonce there is none. The fleet's record is the answer's last element, or nil.
  * False: it is no sentinel. */
 #define LINK_SENTINEL_FIELDS                                                                       \
     "nonce", "created_us", "created_wall_ms", "ttl_max_ms", "nodes", "list_hash", "record"
 bool reply_decode_sentinel(const redisReply *answer, struct node_sentinel *ret_sentinel);
-/* CONFIG GET of the append-only settings: `config`, and `durable`: whether what was answered survives a crash. Refused is
- * no. */
-void reply_decode_config(const redisReply *answer, struct node_facts *facts);
-
 #endif

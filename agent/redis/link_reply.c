@@ -1,4 +1,4 @@
-/* Errors, and what a node says of itself: INFO and CONFIG GET. */
+/* Errors, and what a node says of itself: INFO. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,7 +56,7 @@ enum hf_node_error reply_error_class(const char *text)
     return HF_NODE_ERR_OTHER;
 }
 
-/* --- INFO and CONFIG GET ---------------------------------------------------------------------- */
+/* --- INFO -------------------------------------------------------------------------------------- */
 
 /* The value of a line "NAME:value"; false: there is no such line, or it is longer than `size`. */
 static bool info_line(const char *info, const char *name, char *ret_value, size_t size)
@@ -91,7 +91,6 @@ static void decode_replication(const char *info, struct node_facts *facts)
     bool some = says && (strcmp(replicas, "0") != 0 || before[strspn(before, "0")] != '\0');
 
     facts->replicated = some && !facts->replica;
-    facts->sole = says && !some && !facts->replica;
 }
 
 bool reply_decode_info(const redisReply *answer, struct node_facts *facts)
@@ -124,51 +123,4 @@ bool reply_decode_info(const redisReply *answer, struct node_facts *facts)
         !info_line(info, "redis_version", facts->version, sizeof(facts->version)))
         facts->version[0] = '\0';
     return true;
-}
-
-static bool equals(const redisReply *e, const char *text)
-{
-    return e->type == REDIS_REPLY_STRING && e->len == strlen(text) &&
-           memcmp(e->str, text, e->len) == 0;
-}
-
-/* A server that loads or runs a script for long will tell later. */
-static enum hf_node_config refused_config(const char *text)
-{
-    switch (reply_error_class(text)) {
-    case HF_NODE_ERR_PERM:
-        return HF_CONFIG_NO_RIGHT;
-    case HF_NODE_ERR_LOADING:
-    case HF_NODE_ERR_BUSY:
-        return HF_CONFIG_UNASKED;
-    default:
-        return HF_CONFIG_FORBIDDEN;
-    }
-}
-
-void reply_decode_config(const redisReply *answer, struct node_facts *facts)
-{
-    static const struct {
-        const char *name, *value;
-    } wanted[] = {
-        {"appendonly", "yes"}, {"appendfsync", "always"}, {"no-appendfsync-on-rewrite", "no"}};
-    size_t found = 0, told = 0;
-
-    facts->durable = false;
-    facts->config = HF_CONFIG_FORBIDDEN;
-    if (answer->type == REDIS_REPLY_ERROR)
-        facts->config = refused_config(answer->str);
-    if (answer->type != REDIS_REPLY_ARRAY)
-        return;
-    for (size_t i = 0; i + 1 < answer->elements; i += 2) {
-        for (size_t k = 0; k < HF_LENGTH(wanted); k++) {
-            bool is_it = equals(answer->element[i], wanted[k].name);
-
-            told += is_it;
-            found += is_it && equals(answer->element[i + 1], wanted[k].value);
-        }
-    }
-    facts->durable = found == HF_LENGTH(wanted);
-    if (told > 0)
-        facts->config = HF_CONFIG_TOLD;
 }

@@ -261,8 +261,6 @@ static bool may_all(struct glance *g)
         }
         if (answer->type == REDIS_REPLY_ERROR)
             acl_note(&lack, i, answer->str);
-        if (strcmp(words[0], "CONFIG") == 0)
-            reply_decode_config(answer, &g->look.facts);
         freeReplyObject(answer);
     }
     if (acl_is_complete(&lack))

@@ -11,7 +11,7 @@
 enum node_look_outcome {
     NODE_LOOK_AWAY,     /* not reached, no answer in time, or not yet: this may pass */
     NODE_LOOK_REFUSED,  /* it answers, and is no Redis or refuses what an agent needs */
-    NODE_LOOK_ANSWERED, /* facts (but for `durable`) and sentinel are filled in */
+    NODE_LOOK_ANSWERED, /* facts and sentinel are filled in */
 };
 
 #define NODE_LOOK_TEXT 160

@@ -1,4 +1,4 @@
-/* A link to a node that answers what it likes: the handshake (AUTH, SELECT, INFO, CONFIG GET, the
+/* A link to a node that answers what it likes: the handshake (AUTH, SELECT, INFO, the
  * scripts, the sentinel), the answers to each command, more than was asked, and the end at any byte.
  *
  * The input: {length, bytes} again and again, one piece each time that the link's loop would sleep.

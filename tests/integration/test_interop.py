@@ -22,6 +22,7 @@ PEERS = ROOT / "tests" / "interop"
 CONTEND_S = 60 if os.environ.get("HOLDFAST_FULL") else 7
 TTL_MS = 1500
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")  # the others do not wait after a restart, so none may forget
+QUARANTINE = ("--ttl-max", f"{TTL_MS}ms")  # 1.02 of that and a second
 EBUSY = -201
 
 # A library's name for our lock "job", and our key format for that: all of them are on one key, mutex:job.
@@ -150,7 +151,7 @@ class Crew:
 
 
 def restarts(run):
-    """Stops a node, by SIGTERM or SIGKILL, and starts it again; one at a time."""
+    """Stops a node, by SIGTERM or SIGKILL, and starts it again; one at a time, until agents take its votes again."""
 
     def trouble():
         node = random.choice(run.nodes)
@@ -158,6 +159,7 @@ def restarts(run):
         random.choice((node.stop, node.kill))()
         time.sleep(random.uniform(0.1, 0.6))
         node.start()
+        time.sleep(TTL_MS * 1.02 / 1000 + 1.2)
 
     return trouble
 
@@ -167,7 +169,7 @@ def restarts(run):
 def contend_on_a_quorum(run):
     modules()
     run.redis(3, options=DURABLE)
-    agents = [run.agent(label, ttl=f"{TTL_MS}ms", options=[*KEY_FORMAT, "--trust-durable-nodes"]) for label in ("a", "b")]
+    agents = [run.agent(label, ttl=f"{TTL_MS}ms", options=[*KEY_FORMAT, *QUARANTINE]) for label in ("a", "b")]
     crew = Crew(run)
     for agent in agents:
         crew.ours(agent)
@@ -236,7 +238,7 @@ def contend_without_lock(run):
 def contend_on_one_server(run):
     need_redis_py()
     run.redis(1, options=DURABLE)
-    agent = run.agent(ttl=f"{TTL_MS}ms", options=[*KEY_FORMAT, "--trust-durable-nodes"])
+    agent = run.agent(ttl=f"{TTL_MS}ms", options=[*KEY_FORMAT, *QUARANTINE])
     crew = Crew(run)
     crew.ours(agent)
     crew.ours(agent)

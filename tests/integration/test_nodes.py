@@ -380,7 +380,7 @@ def idle_agent(run):
 
 
 # As holdfastd(8) has it, with all of a connection's.
-RIGHTS = ["~*", "&__redis__:invalidate", "+@connection", "+subscribe", "+info", "+config|get", "+script|load",
+RIGHTS = ["~*", "&__redis__:invalidate", "+@connection", "+subscribe", "+info", "+script|load",
           "+evalsha", "+time", "+get", "+mget", "+set", "+pexpire", "+pttl", "+del", "+hset", "+hmget", "+scan"]
 
 

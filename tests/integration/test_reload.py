@@ -207,7 +207,7 @@ def needs_restart(run):
     holder.acquire("job")
     keys = {"ttl_max": "30s", "capacity": "10000", "key_format": "x:%s", "key_format_for": "a* y:%s", "name": "another",
             "runtime_dir": "/tmp", "system": "yes", "allow_eviction": "yes", "allow_replicas": "yes",
-            "trust_durable_nodes": "yes", "lock_memory": "yes", "renewal_priority": "10"}
+            "lock_memory": "yes", "renewal_priority": "10"}
     for key in ("name", "runtime_dir"):
         del keys[key]  # on this agent's command line
     for key, value in keys.items():

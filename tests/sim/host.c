@@ -363,8 +363,6 @@ static void configure(struct sim_host *host)
     c->host_turns =
         sim.seed / 16 % 4 == 0; /* a plan of its own would give every seed another meaning */
     config_count_all(c);
-    /* Where nobody brings back anything else. */
-    c->trust_durable_nodes = !wide_has(WIDE_ROLLBACK) && !wide_has(WIDE_PROXY);
     c->capacity = CAPACITY;
     c->track_held = rng_chance(&sim.rng, 0.8) ? 1000 : 0;
     c->busy_poll_us = sim.seed % 2 ? 30 : 0;

@@ -96,21 +96,6 @@ static struct redisReply *info(struct vnode *node)
     return reply_text(REDIS_REPLY_STRING, node->info, (size_t)node->info_length);
 }
 
-static struct redisReply *config(const struct vnode *node)
-{
-    const char *const words[] = {"appendonly",
-                                 node->durability == KEEPS_NOTHING ? "no" : "yes",
-                                 "appendfsync",
-                                 node->durability == KEEPS_ALL ? "always" : "everysec",
-                                 "no-appendfsync-on-rewrite",
-                                 "no"};
-    struct redisReply *reply = reply_array(HF_LENGTH(words));
-
-    for (size_t i = 0; i < HF_LENGTH(words); i++)
-        reply->element[i] = reply_text(REDIS_REPLY_STRING, words[i], strlen(words[i]));
-    return reply;
-}
-
 static struct redisReply *load(struct vnode *node, const struct command *c)
 {
     int script = scripts_find(c->argv[2], c->length[2]);
@@ -178,8 +163,6 @@ static struct redisReply *run(struct vnode *node, const struct sim_message *m)
         return client(m);
     if (is(c, 0, "INFO"))
         return info(node);
-    if (is(c, 0, "CONFIG"))
-        return config(node);
     if (is(c, 0, "SCRIPT"))
         return load(node, c);
     if (is(c, 1, "holdfast:fence:"))

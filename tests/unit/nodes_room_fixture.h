@@ -192,7 +192,7 @@ static HF_UNUSED int unmake(void **state)
 
 static HF_UNUSED struct node_facts facts_of(int server)
 {
-    struct node_facts facts = {.version = "7.0", .uptime = hf_ms(1000000), .sole = true};
+    struct node_facts facts = {.version = "7.0", .uptime = hf_ms(1000000)};
 
     snprintf(facts.run_id, sizeof(facts.run_id), "%040d", server);
     return facts;

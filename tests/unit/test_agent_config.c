@@ -122,7 +122,7 @@ TEST(test_defaults)
     assert_false(config.ephemeral);
     assert_int_equal(config.log_level, LOG_LEVEL_INFO);
     assert_false(config.system || config.assume_fresh || config.allow_eviction || config.new_list);
-    assert_false(config.allow_replicas || config.trust_durable_nodes);
+    assert_false(config.allow_replicas);
     assert_false(config.lock_memory);
     assert_int_equal(config.renewal_priority, 0);
     assert_int_equal(config.timing.ttl.ns, 30 * HF_NS_PER_SEC);
@@ -134,8 +134,8 @@ TEST(test_command_line)
           "--runtime-dir=/tmp/x", "--name", "n-1", "--ttl", "1500ms", "--ttl-max", "2m",
           "--max_hold", "1h", "--capacity", "10", "--clients-max", "20", "--leases-per-uid", "5",
           "--key-format", "lock:{%s}", "--table-mode", "640", "--group", "0", "--log-level",
-          "debug", "--assume-fresh", "--allow-eviction", "--allow-replicas",
-          "--trust-durable-nodes", "--new-list", "--lock-memory", "--renewal-priority", "99", NULL);
+          "debug", "--assume-fresh", "--allow-eviction", "--allow-replicas", "--new-list",
+          "--lock-memory", "--renewal-priority", "99", NULL);
     assert_int_equal(config.node_count, 3);
     assert_string_equal(config.nodes[0].id, "a");
     assert_int_equal(config.nodes[1].port, 7000);
@@ -152,7 +152,7 @@ TEST(test_command_line)
     assert_int_equal(config.group, 0);
     assert_int_equal(config.log_level, LOG_LEVEL_DEBUG);
     assert_true(config.assume_fresh && config.allow_eviction && config.new_list);
-    assert_true(config.allow_replicas && config.trust_durable_nodes);
+    assert_true(config.allow_replicas);
     assert_true(config.lock_memory);
     assert_int_equal(config.renewal_priority, 99);
 }

@@ -76,13 +76,15 @@ TEST(nothing_changes)
 TEST(every_key_is_noticed)
 {
     static const char *const values[][2] = {
-        {"name", "other"},         {"runtime_dir", "/other"},      {"system", "yes"},
-        {"key_format", "l:%s"},    {"key_format_for", "x* %s"},    {"group", "0"},
-        {"table_mode", "0600"},    {"log_level", "debug"},         {"allow_eviction", "yes"},
-        {"allow_replicas", "yes"}, {"trust_durable_nodes", "yes"}, {"assume_fresh", "yes"},
-        {"new_list", "yes"},       {"lock_memory", "yes"},         {"dev", "7"},
-        {"node", "d=10.0.0.4"},    {"allow", "a* user:7"},         {"tls_check_host", "no"},
-        {"host_turns", "yes"},
+        {"name", "other"},           {"runtime_dir", "/other"},
+        {"system", "yes"},           {"key_format", "l:%s"},
+        {"key_format_for", "x* %s"}, {"group", "0"},
+        {"table_mode", "0600"},      {"log_level", "debug"},
+        {"allow_eviction", "yes"},   {"allow_replicas", "yes"},
+        {"assume_fresh", "yes"},     {"new_list", "yes"},
+        {"lock_memory", "yes"},      {"dev", "7"},
+        {"node", "d=10.0.0.4"},      {"allow", "a* user:7"},
+        {"tls_check_host", "no"},    {"host_turns", "yes"},
     };
 
     for (int i = 0; i < CONFIG_ROWS; i++) {
@@ -129,14 +131,21 @@ TEST(tls_is_another_way_to_a_node_and_a_name_is_none)
 TEST(what_a_restart_alone_can_change)
 {
     static const enum config_id rows[] = {
-        CONFIG_ID_node,           CONFIG_ID_dev,
-        CONFIG_ID_name,           CONFIG_ID_runtime_dir,
-        CONFIG_ID_system,         CONFIG_ID_ttl_max,
-        CONFIG_ID_capacity,       CONFIG_ID_key_format,
-        CONFIG_ID_key_format_for, CONFIG_ID_allow_eviction,
-        CONFIG_ID_allow_replicas, CONFIG_ID_trust_durable_nodes,
-        CONFIG_ID_assume_fresh,   CONFIG_ID_new_list,
-        CONFIG_ID_lock_memory,    CONFIG_ID_renewal_priority,
+        CONFIG_ID_node,
+        CONFIG_ID_dev,
+        CONFIG_ID_name,
+        CONFIG_ID_runtime_dir,
+        CONFIG_ID_system,
+        CONFIG_ID_ttl_max,
+        CONFIG_ID_capacity,
+        CONFIG_ID_key_format,
+        CONFIG_ID_key_format_for,
+        CONFIG_ID_allow_eviction,
+        CONFIG_ID_allow_replicas,
+        CONFIG_ID_assume_fresh,
+        CONFIG_ID_new_list,
+        CONFIG_ID_lock_memory,
+        CONFIG_ID_renewal_priority,
     };
     uint64_t restart = 0, found = 0;
 

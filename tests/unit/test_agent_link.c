@@ -120,7 +120,7 @@ static void test_up_tells_the_facts(void **state)
     assert_int_equal(strlen(f->facts.run_id), TRUST_RUN_ID_LEN);
     assert_true(f->facts.version[0] >= '5' || f->facts.version[0] == '1');
     assert_true(f->facts.uptime.ns >= 0 && f->facts.uptime.ns < 600 * HF_NS_PER_SEC);
-    assert_false(f->facts.replica || f->facts.cluster || f->facts.durable || f->facts.evicts);
+    assert_false(f->facts.replica || f->facts.cluster || f->facts.evicts);
     assert_int_equal(f->sentinel.outcome, LINK_ANSWERED);
     assert_false(f->sentinel.sentinel.present);
     assert_string_equal(f->sentinel.nonce, "");
@@ -130,35 +130,13 @@ static void test_up_tells_the_facts(void **state)
     assert_int_equal(f->downs, 0);
 }
 
-static void test_durable_and_evicting(void **state)
+static void test_evicting_is_told(void **state)
 {
     struct fixture *f =
-        start(state, OPTIONS("--appendonly", "yes", "--appendfsync", "always", "--maxmemory",
-                             "100mb", "--maxmemory-policy", "allkeys-lru"));
+        start(state, OPTIONS("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"));
 
     link_comes_up(f, NULL);
-    assert_true(f->facts.durable);
-    assert_int_equal(f->facts.config, HF_CONFIG_TOLD);
     assert_true(f->facts.evicts);
-}
-
-static void test_half_durable_is_not(void **state)
-{
-    struct fixture *f = start(state, OPTIONS("--appendonly", "yes", "--appendfsync", "always",
-                                             "--no-appendfsync-on-rewrite", "yes"));
-
-    link_comes_up(f, NULL);
-    assert_false(f->facts.durable);
-}
-
-static void test_config_refused_is_not_durable(void **state)
-{
-    struct fixture *f = start(state, OPTIONS("--appendonly", "yes", "--appendfsync", "always",
-                                             "--rename-command", "CONFIG", ""));
-
-    link_comes_up(f, NULL);
-    assert_false(f->facts.durable);
-    assert_int_equal(f->facts.config, HF_CONFIG_FORBIDDEN);
 }
 
 static void test_replica_is_told(void **state)
@@ -786,9 +764,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         LINK_TEST(test_up_tells_the_facts),
-        LINK_TEST(test_durable_and_evicting),
-        LINK_TEST(test_half_durable_is_not),
-        LINK_TEST(test_config_refused_is_not_durable),
+        LINK_TEST(test_evicting_is_told),
         LINK_TEST(test_replica_is_told),
         LINK_TEST(test_cluster_is_told),
         LINK_TEST(test_password),

@@ -430,7 +430,7 @@ TEST(test_wrong_values)
     }
 }
 
-/* --- errors, INFO, CONFIG GET ----------------------------------------------------------------- */
+/* --- errors, INFO ----------------------------------------------------------------------------- */
 
 TEST(test_error_classes)
 {
@@ -515,17 +515,17 @@ TEST(test_info)
     assert_string_equal(facts.version, "8.1.1");
     assert_true(facts.replica && facts.cluster && facts.evicts);
 
-    assert_false(facts.replicated || facts.sole);
+    assert_false(facts.replicated);
 
     /* A master alone, with replicas, after a failover, and one that says neither. */
     assert_true(info(MASTER "connected_slaves:0\r\nmaster_replid2:" NO_ID "\r\n", &facts));
-    assert_true(facts.sole && !facts.replicated);
+    assert_false(facts.replicated);
     assert_true(info(MASTER "connected_slaves:1\r\nmaster_replid2:" NO_ID "\r\n", &facts));
-    assert_true(!facts.sole && facts.replicated);
+    assert_true(facts.replicated);
     assert_true(info(MASTER "connected_slaves:0\r\nmaster_replid2:" RUN_ID "\r\n", &facts));
-    assert_true(!facts.sole && facts.replicated);
+    assert_true(facts.replicated);
     assert_true(info(MASTER "connected_slaves:0\r\n", &facts));
-    assert_true(!facts.sole && !facts.replicated);
+    assert_false(facts.replicated);
 
     /* Its clock was set back beyond its start. */
     assert_true(info("run_id:" RUN_ID "\r\nuptime_in_seconds:-20\r\nrole:master\r\n", &facts));
@@ -537,59 +537,6 @@ TEST(test_info)
     assert_false(info("xrun_id:" RUN_ID "\r\nuptime_in_seconds:1\r\nrole:master\r\n", &facts));
     assert_false(info("run_id:" RUN_ID "0\r\nuptime_in_seconds:1\r\nrole:master\r\n", &facts));
     assert_false(info("", &facts));
-}
-
-static bool durable(const char *const *words, size_t count)
-{
-    struct node_facts facts = {.durable = true};
-    redisReply *reply = from_words(words, count);
-
-    reply_decode_config(reply, &facts);
-    freeReplyObject(reply);
-    assert_int_equal(facts.config, HF_CONFIG_TOLD);
-    return facts.durable;
-}
-
-TEST(test_durable)
-{
-    const char *words[] = {
-        "appendfsync", "always", "appendfilename", "yes", "no-appendfsync-on-rewrite", "no",
-        "appendonly",  "yes"};
-
-    assert_true(durable(words, 8));
-    assert_false(durable(words, 7));
-    assert_false(durable(words, 6));
-    words[1] = "everysec";
-    assert_false(durable(words, 8));
-}
-
-/* What is not told is not durable, and said to be not known. */
-TEST(test_untold_settings)
-{
-    static const struct {
-        const char *resp;
-        enum hf_node_config config;
-    } rows[] = {
-        {"-NOPERM this user has no permissions to run the 'config|get' command\r\n",
-         HF_CONFIG_NO_RIGHT},
-        {"-ERR unknown command 'CONFIG', with args beginning with: 'GET'\r\n", HF_CONFIG_FORBIDDEN},
-        {"-ERR unknown subcommand or wrong number of arguments for 'GET'\r\n", HF_CONFIG_FORBIDDEN},
-        {"*0\r\n", HF_CONFIG_FORBIDDEN},
-        {"*2\r\n$10\r\nmaxclients\r\n$1\r\n0\r\n", HF_CONFIG_FORBIDDEN},
-        {"+OK\r\n", HF_CONFIG_FORBIDDEN},
-        {"-LOADING Redis is loading the dataset in memory\r\n", HF_CONFIG_UNASKED},
-        {"-BUSY Redis is busy running a script\r\n", HF_CONFIG_UNASKED},
-    };
-
-    for (size_t i = 0; i < HF_LENGTH(rows); i++) {
-        struct node_facts facts = {.durable = true, .config = HF_CONFIG_TOLD};
-        redisReply *reply = from_resp(rows[i].resp);
-
-        reply_decode_config(reply, &facts);
-        assert_false(facts.durable);
-        assert_int_equal(facts.config, rows[i].config);
-        freeReplyObject(reply);
-    }
 }
 
 static bool sentinel(struct node_sentinel *ret, const char *const *words, size_t count)
@@ -645,8 +592,6 @@ int main(void)
         cmocka_unit_test(test_wrong_values),
         cmocka_unit_test(test_error_classes),
         cmocka_unit_test(test_info),
-        cmocka_unit_test(test_durable),
-        cmocka_unit_test(test_untold_settings),
         cmocka_unit_test(test_sentinel_fields),
     };
 

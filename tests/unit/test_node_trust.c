@@ -206,93 +206,14 @@ TEST(a_new_run_id_begins_a_quarantine)
     assert_quarantine(t, HF_QUARANTINE_RUN_ID, at(3 * SEC));
 }
 
-TEST(a_restart_with_a_durable_log_is_exempt_once_the_sentinel_is_the_same)
+/* (!) Whatever it keeps: its files may be another server's, or not its last. */
+TEST(a_restart_that_forgot_nothing_waits_for_the_quarantine)
 {
     struct node_trust t = trusted();
 
-    durable_facts(&t, RUN_A, at(SEC));
-    assert_int_equal(durable_facts(&t, RUN_B, at(2 * SEC)), TRUST_RESTARTED);
-    assert_false(trust_may_vote(&t, at(2 * SEC)));
+    assert_int_equal(facts(&t, RUN_B, at(2 * SEC)), TRUST_RESTARTED);
     assert_int_equal(sentinel(&t, NONCE_A, at(2 * SEC)), TRUST_NOTHING);
-    assert_votes(&t, at(2 * SEC));
-}
-
-TEST(a_durable_restart_with_another_sentinel_is_not_exempt)
-{
-    struct node_trust t = trusted();
-
-    durable_facts(&t, RUN_A, at(SEC));
-    durable_facts(&t, RUN_B, at(2 * SEC));
-    assert_int_equal(sentinel(&t, NONCE_B, at(3 * SEC)), TRUST_FORGOT);
-    assert_quarantine(t, HF_QUARANTINE_RUN_ID | HF_QUARANTINE_SENTINEL, at(3 * SEC));
-}
-
-TEST(durability_must_be_read_before_and_after_the_restart)
-{
-    struct node_trust t = trusted();
-
-    durable_facts(&t, RUN_B, at(SEC)); /* only after */
-    sentinel(&t, NONCE_A, at(SEC));
-    assert_quarantine(t, HF_QUARANTINE_RUN_ID, at(SEC));
-
-    t = trusted();
-    durable_facts(&t, RUN_A, at(SEC)); /* only before */
-    facts(&t, RUN_B, at(2 * SEC));
-    sentinel(&t, NONCE_A, at(2 * SEC));
     assert_quarantine(t, HF_QUARANTINE_RUN_ID, at(2 * SEC));
-
-    t = trusted();
-    durable_facts(&t, RUN_A, at(SEC));
-    facts(&t, RUN_A, at(2 * SEC)); /* not any more */
-    durable_facts(&t, RUN_B, at(3 * SEC));
-    sentinel(&t, NONCE_A, at(3 * SEC));
-    assert_quarantine(t, HF_QUARANTINE_RUN_ID, at(3 * SEC));
-}
-
-TEST(an_exempt_restart_ends_no_other_quarantine)
-{
-    struct node_trust t = trusted();
-
-    durable_facts(&t, RUN_A, at(0));
-    sample(&t, 5000000, at(SEC));
-    durable_facts(&t, RUN_B, at(2 * SEC));
-    sentinel(&t, NONCE_A, at(2 * SEC));
-    assert_quarantine(t, HF_QUARANTINE_CLOCK, at(SEC));
-}
-
-TEST(no_restart_is_exempt_without_the_operators_word)
-{
-    struct node_trust t = trusted();
-    struct node_facts f = facts_of(RUN_A, OLD);
-
-    f.durable = true;
-    trust_on_facts(&t, &f, ~(unsigned)TRUST_ALLOW_DURABLE, at(SEC));
-    memcpy(f.run_id, RUN_B, sizeof(f.run_id));
-    trust_on_facts(&t, &f, ~(unsigned)TRUST_ALLOW_DURABLE, at(2 * SEC));
-    sentinel(&t, NONCE_A, at(2 * SEC));
-    assert_quarantine(t, HF_QUARANTINE_RUN_ID, at(2 * SEC));
-}
-
-/* Before the restart, after it, or some time before: what came back may be another server. */
-TEST(a_node_that_was_not_alone_is_never_exempt)
-{
-    for (int when = 0; when < 3; when++) {
-        struct node_trust t = trusted();
-        struct node_facts f = facts_of(when < 2 ? RUN_A : RUN_B, OLD);
-
-        f.durable = true;
-        f.sole = false;
-        if (when < 2)
-            trust_on_facts(&t, &f, TRUST_ALLOW_DURABLE, at(SEC));
-        if (when != 0)
-            durable_facts(&t, RUN_A, at(2 * SEC));
-        if (when == 2)
-            trust_on_facts(&t, &f, TRUST_ALLOW_DURABLE, at(3 * SEC));
-        else
-            durable_facts(&t, RUN_B, at(3 * SEC));
-        sentinel(&t, NONCE_A, at(3 * SEC));
-        assert_quarantine(t, HF_QUARANTINE_RUN_ID, at(3 * SEC));
-    }
 }
 
 /* --- (!) sentinel ----------------------------------------------------------------------------- */
@@ -625,7 +546,6 @@ TEST(a_node_with_replicas_is_refused_unless_allowed)
     struct node_facts f = facts_of(RUN_A, OLD);
 
     f.replicated = true;
-    f.sole = false;
     assert_int_equal(trust_on_facts(&t, &f, TRUST_ALLOW_EVICTION, at(SEC)), TRUST_REFUSED);
     assert_int_equal(t.refusal, HF_REFUSED_REPLICATED);
     assert_false(trust_may_vote(&t, at(SEC)));
@@ -686,12 +606,7 @@ int main(void)
         cmocka_unit_test(age_and_median_are_judged_at_first_contact_only),
         cmocka_unit_test(a_reconnect_is_no_first_contact_and_restarts_no_quarantine),
         cmocka_unit_test(a_new_run_id_begins_a_quarantine),
-        cmocka_unit_test(a_restart_with_a_durable_log_is_exempt_once_the_sentinel_is_the_same),
-        cmocka_unit_test(a_durable_restart_with_another_sentinel_is_not_exempt),
-        cmocka_unit_test(durability_must_be_read_before_and_after_the_restart),
-        cmocka_unit_test(an_exempt_restart_ends_no_other_quarantine),
-        cmocka_unit_test(no_restart_is_exempt_without_the_operators_word),
-        cmocka_unit_test(a_node_that_was_not_alone_is_never_exempt),
+        cmocka_unit_test(a_restart_that_forgot_nothing_waits_for_the_quarantine),
         cmocka_unit_test(a_changed_sentinel_begins_a_quarantine_and_moves_the_mark),
         cmocka_unit_test(a_changed_nonce_in_a_reply_is_the_same_finding_once),
         cmocka_unit_test(a_changed_nonce_is_not_voted_with_before_the_sentinel_was_read),

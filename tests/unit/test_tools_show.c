@@ -183,7 +183,6 @@ static void publish_nodes(struct hf_table *table)
 {
     struct hf_node_row row = {.state = HF_NODE_UP, .rtt_ns = 420000, .id = "n1", .address = "h1:1"};
 
-    row.flags = HF_NODE_F_DURABLE;
     row.last_reply_ns = fixture_now().ns;
     hf_node_publish(table, 0, &row);
     row = (struct hf_node_row){.state = HF_NODE_QUARANTINED, .id = "n2"};
@@ -245,7 +244,6 @@ static void test_nodes_json(void **state)
     assert_int_equal(json_array_size(nodes), 3);
     node = json_array_get(nodes, 0);
     assert_true(json_is_true(json_object_get(node, "votes")));
-    assert_true(json_is_true(json_object_get(node, "durable")));
     assert_int_equal(json_integer_value(json_object_get(node, "rtt_us")), 420);
     node = json_array_get(nodes, 1);
     assert_string_equal(text_of(node, "state"), "quarantined");

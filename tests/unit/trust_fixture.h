@@ -29,7 +29,7 @@ HF_UNUSED static hf_wall wall(hf_time t)
 
 HF_UNUSED static struct node_facts facts_of(const char *run_id, int64_t uptime_ns)
 {
-    struct node_facts facts = {.version = "7.0.15", .uptime = {uptime_ns}, .sole = true};
+    struct node_facts facts = {.version = "7.0.15", .uptime = {uptime_ns}};
 
     memcpy(facts.run_id, run_id, sizeof(facts.run_id));
     return facts;
@@ -54,14 +54,6 @@ HF_UNUSED static unsigned facts(struct node_trust *t, const char *run_id, hf_tim
     struct node_facts f = facts_of(run_id, OLD);
 
     return trust_on_facts(t, &f, 0, now);
-}
-
-HF_UNUSED static unsigned durable_facts(struct node_trust *t, const char *run_id, hf_time now)
-{
-    struct node_facts f = facts_of(run_id, OLD);
-
-    f.durable = true;
-    return trust_on_facts(t, &f, TRUST_ALLOW_DURABLE, now);
 }
 
 HF_UNUSED static unsigned sentinel(struct node_trust *t, const char *nonce, hf_time now)

@@ -245,10 +245,6 @@ static void look_at_flags(struct doctor *doctor, const struct reader *reader)
                       "detach the nodes' replicas, and drop allow_replicas",
                       "allow_replicas is set: a failover of a node may give away locks that are "
                       "held");
-    if (flags & HF_TABLE_F_TRUST_DURABLE)
-        doctor_report(doctor, FINDING_NOTE, "agent.trust_durable_nodes", NULL,
-                      "trust_durable_nodes is set: nobody may bring a node back as a copy or an "
-                      "older state of itself");
 }
 
 static void look_at_drain(struct doctor *doctor, const struct reader *reader)

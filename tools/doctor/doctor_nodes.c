@@ -227,28 +227,6 @@ static void look_at_notices(struct doctor *doctor, const struct hf_node_row *row
             "%s does not tell of changes of keys: who waits for another host's lock polls", id);
 }
 
-/* It costs nothing unless somebody counts on durable nodes. */
-static void look_at_config(struct doctor *doctor, const struct hf_node_row *row, const char *id,
-                           bool durable_wanted)
-{
-    bool no_right = (row->flags & HF_NODE_F_CONFIG) >> HF_NODE_F_CONFIG_SHIFT == HF_CONFIG_NO_RIGHT;
-
-    if (!*words_config_sentence(row->flags))
-        return;
-    if (durable_wanted)
-        doctor_report(doctor, FINDING_WARN, "node.config",
-                      no_right ? "on that server: ACL SETUSER USER +config|get"
-                               : "allow CONFIG GET there, which rename-command or a managed "
-                                 "service forbids; or do without trust_durable_nodes",
-                      "%s: %s, so it gives no votes for a quarantine after each restart, in spite "
-                      "of trust_durable_nodes",
-                      id, words_config_sentence(row->flags));
-    else
-        doctor_report(doctor, FINDING_NOTE, "node.config", NULL,
-                      "%s: %s; nothing to do unless you want trust_durable_nodes", id,
-                      words_config_sentence(row->flags));
-}
-
 /* A vote allows for 1 % of T and 2 ms: a node's clock may be wrong by that much. */
 static void look_at_distance(struct doctor *doctor, const struct hf_node_row *row, const char *id,
                              uint32_t ttl_ms)
@@ -272,7 +250,7 @@ static void look_at_distance(struct doctor *doctor, const struct hf_node_row *ro
 void doctor_nodes_look(struct doctor *doctor, const struct reader *reader)
 {
     struct hf_node_row rows[HF_NODES_MAX];
-    uint32_t count = reader_nodes(reader, rows), durable = 0;
+    uint32_t count = reader_nodes(reader, rows);
     char id[4 * sizeof(rows[0].id)];
 
     look_at_count(doctor, reader, reader_nodes_voting(rows, count));
@@ -282,23 +260,8 @@ void doctor_nodes_look(struct doctor *doctor, const struct reader *reader)
         text_escape_str(id, sizeof(id), rows[i].id);
         look_at_state(doctor, &rows[i], id);
         look_at_notices(doctor, &rows[i], id);
-        look_at_config(doctor, &rows[i], id,
-                       reader->table.header->flags & HF_TABLE_F_TRUST_DURABLE);
         look_at_clock(doctor, &rows[i], id);
         look_at_fence(doctor, &rows[i], id);
         look_at_distance(doctor, &rows[i], id, reader->table.header->ttl_ms);
-        durable += (rows[i].flags & HF_NODE_F_DURABLE) != 0;
     }
-    if (reader->table.header->flags & HF_TABLE_F_DEV)
-        return;
-    if (!(reader->table.header->flags & HF_TABLE_F_TRUST_DURABLE))
-        doctor_report(doctor, FINDING_NOTE, "nodes.durability", NULL,
-                      "a node gives no votes for a quarantine after each restart, whatever it "
-                      "keeps (trust_durable_nodes)");
-    else if (durable < count)
-        doctor_report(doctor, FINDING_NOTE, "nodes.durability", NULL,
-                      "%" PRIu32 " of %" PRIu32 " nodes keep every write over a restart "
-                      "(appendonly yes, appendfsync always, no-appendfsync-on-rewrite no); the "
-                      "others give no votes for a quarantine after one",
-                      durable, count);
 }

@@ -30,15 +30,6 @@ static const struct word trackings[] = {
     [HF_TRACKING_BROKEN] = {"broken", "waiters poll: the connection for notices ended"},
 };
 
-static const struct word configs[] = {
-    [HF_CONFIG_UNASKED] = {"", ""},
-    [HF_CONFIG_TOLD] = {"told", ""},
-    [HF_CONFIG_NO_RIGHT] = {"no_right",
-                            "its user may not CONFIG GET: whether it is durable is not known"},
-    [HF_CONFIG_FORBIDDEN] = {"forbidden",
-                             "CONFIG GET is forbidden there: whether it is durable is not known"},
-};
-
 /* By bit of enum hf_quarantine_reason. */
 static const char *const quarantines[HF_QUARANTINE_REASONS] = {
     "first contact, and too young or at odds with its sentinel",
@@ -86,21 +77,6 @@ const char *words_lease_state(const struct hf_slot_view *view, bool in_force)
 const char *words_node_state(uint32_t state)
 {
     return hf_node_state_word(state);
-}
-
-static const struct word *config_of(uint32_t flags)
-{
-    return &configs[(flags & HF_NODE_F_CONFIG) >> HF_NODE_F_CONFIG_SHIFT];
-}
-
-const char *words_config(uint32_t flags)
-{
-    return config_of(flags)->word;
-}
-
-const char *words_config_sentence(uint32_t flags)
-{
-    return config_of(flags)->sentence;
 }
 
 static const struct word *tracking_of(uint32_t flags)

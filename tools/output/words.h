@@ -13,9 +13,6 @@ const char *words_lease_state(const struct hf_slot_view *view, bool in_force);
 
 /* "connecting", "up", "quarantined", "down", "refused", "unwritable". */
 const char *words_node_state(uint32_t state);
-/* Of the enum hf_node_config in a node's flags: whether it tells if it is durable. "": it was not asked. */
-const char *words_config(uint32_t flags);
-const char *words_config_sentence(uint32_t flags); /* "": it tells, or was not asked */
 /* Of the enum hf_node_tracking in a node's flags: how waiters hear of its changes. */
 const char *words_tracking(uint32_t flags);
 const char *words_tracking_sentence(uint32_t flags);

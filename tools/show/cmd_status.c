@@ -78,11 +78,10 @@ static void print_agent(const struct reader *reader, const struct life *life)
            (int)life->pid, text_escape_str(version, sizeof(version), reader->version));
     if (life->verdict == LIFE_ALIVE && life->up_ms >= 0)
         printf(", up %s", text_span(span, sizeof(span), life->up_ms));
-    printf("%s%s%s%s%s\n", header->flags & HF_TABLE_F_DEV ? ", --dev" : "",
+    printf("%s%s%s%s\n", header->flags & HF_TABLE_F_DEV ? ", --dev" : "",
            header->flags & HF_TABLE_F_ASSUME_FRESH ? ", --assume-fresh" : "",
            header->flags & HF_TABLE_F_ALLOW_EVICTION ? ", allow_eviction" : "",
-           header->flags & HF_TABLE_F_ALLOW_REPLICAS ? ", allow_replicas" : "",
-           header->flags & HF_TABLE_F_TRUST_DURABLE ? ", trust_durable_nodes" : "");
+           header->flags & HF_TABLE_F_ALLOW_REPLICAS ? ", allow_replicas" : "");
     if (*reader->dir)
         printf("directory %s\n", text_escape_str(dir, sizeof(dir), reader->dir));
     print_drained(reader);

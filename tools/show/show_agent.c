@@ -74,7 +74,6 @@ void show_agent_json(struct json_out *out, const struct reader *reader, const st
     json_put(agent, "assume_fresh", json_boolean(header->flags & HF_TABLE_F_ASSUME_FRESH));
     json_put(agent, "allow_eviction", json_boolean(header->flags & HF_TABLE_F_ALLOW_EVICTION));
     json_put(agent, "allow_replicas", json_boolean(header->flags & HF_TABLE_F_ALLOW_REPLICAS));
-    json_put(agent, "trust_durable_nodes", json_boolean(header->flags & HF_TABLE_F_TRUST_DURABLE));
     json_put(agent, "config", config_json(&reader->table));
     json_member(out, "agent", agent);
 }

@@ -52,7 +52,6 @@ static void note_on_voter(char *out, size_t size, const struct hf_node_row *row)
         : row->flags & HF_NODE_F_ASSUMED_FRESH ? "the operator vouches for it (--assume-fresh)"
                                                : "",
         polled ? words_tracking_sentence(row->flags) : "",
-        words_config_sentence(row->flags),
     };
     size_t used = 0;
 
@@ -130,13 +129,10 @@ void show_node_list(const struct reader *reader)
 
 static void print_flags(const struct hf_node_row *row)
 {
-    const char *durable = row->flags & HF_NODE_F_DURABLE       ? "durable"
-                          : *words_config_sentence(row->flags) ? "durability not known"
-                                                               : "not durable";
-
-    printf("  flags     %s%s%s\n", durable,
-           row->flags & HF_NODE_F_ASSUMED_FRESH ? ", assumed fresh" : "",
-           row->flags & HF_NODE_F_DEV ? ", private (--dev)" : "");
+    if (row->flags & HF_NODE_F_DEV)
+        puts("  flags     private (--dev)");
+    else if (row->flags & HF_NODE_F_ASSUMED_FRESH)
+        puts("  flags     assumed fresh");
 }
 
 static void print_long(const struct hf_node_row *row)
@@ -225,8 +221,6 @@ static json_t *node_json(const struct hf_node_row *row)
                                      : json_null());
     json_put(node, "version", json_word(row->version));
     json_put(node, "run_id", json_word(row->run_id));
-    json_put(node, "durable", json_boolean(row->flags & HF_NODE_F_DURABLE));
-    json_put(node, "config", json_word(words_config(row->flags)));
     json_put(node, "assumed_fresh", json_boolean(row->flags & HF_NODE_F_ASSUMED_FRESH));
     json_put(node, "dev", json_boolean(row->flags & HF_NODE_F_DEV));
     json_put(node, "tracking", json_string(words_tracking(row->flags)));

@@ -54,10 +54,8 @@ static void node_publish(struct nodes *nodes, int i, hf_time now) IN_BROKER_THRE
         memcpy(row->error, node->writes.text, sizeof(row->error));
     }
     row->clock_steps = t->steps;
-    row->flags = (t->facts.durable ? HF_NODE_F_DURABLE : 0) |
-                 (t->fresh_word ? HF_NODE_F_ASSUMED_FRESH : 0) |
+    row->flags = (t->fresh_word ? HF_NODE_F_ASSUMED_FRESH : 0) |
                  (nodes->config->ephemeral ? HF_NODE_F_DEV : 0) |
-                 (uint32_t)t->facts.config << HF_NODE_F_CONFIG_SHIFT |
                  (uint32_t)node->tracking << HF_NODE_F_TRACKING_SHIFT | node_fleet_flags(nodes, i);
     if (t->clock_known) {
         int64_t middle = t->low_us + (t->high_us - t->low_us) / 2;
