@@ -54,6 +54,11 @@ static int confine_add(scmp_filter_ctx filter, const char *name, unsigned count,
     return call < 0 ? 0 : seccomp_rule_add_array(filter, SCMP_ACT_ALLOW, call, count, args);
 }
 
+static struct scmp_arg_cmp confine_is(unsigned arg, uint32_t value)
+{
+    return (struct scmp_arg_cmp){.arg = arg, .op = SCMP_CMP_EQ, .datum_a = value};
+}
+
 static int confine_when(scmp_filter_ctx filter, const char *name, struct scmp_arg_cmp arg)
 {
     return confine_add(filter, name, 1, &arg);
@@ -80,7 +85,7 @@ static int confine_sockets(scmp_filter_ctx filter)
     int rc = 0;
 
     for (size_t i = 0; i < sizeof(families) / sizeof(families[0]) && rc == 0; i++)
-        rc = confine_when(filter, "socket", SCMP_A0_32(SCMP_CMP_EQ, (uint32_t)families[i]));
+        rc = confine_when(filter, "socket", confine_is(0, (uint32_t)families[i]));
     return rc;
 }
 
@@ -90,16 +95,16 @@ static int confine_processes(scmp_filter_ctx filter)
 {
     static const unsigned settings[] = {PR_SET_NAME, PR_GET_NAME, PR_GET_DUMPABLE, PR_SET_DUMPABLE,
                                         PR_SET_VMA};
-    const struct scmp_arg_cmp to_itself = SCMP_A0_32(SCMP_CMP_EQ, (uint32_t)getpid());
+    const struct scmp_arg_cmp to_itself = confine_is(0, (uint32_t)getpid());
     int rc =
         confine_when(filter, "clone", SCMP_A0_64(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
 
     if (rc == 0)
         rc = confine_add(filter, "tgkill", 1, &to_itself);
     if (rc == 0)
-        rc = confine_when(filter, "kill", SCMP_A1_32(SCMP_CMP_EQ, 0));
+        rc = confine_when(filter, "kill", confine_is(1, 0));
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]) && rc == 0; i++)
-        rc = confine_when(filter, "prctl", SCMP_A0_32(SCMP_CMP_EQ, settings[i]));
+        rc = confine_when(filter, "prctl", confine_is(0, settings[i]));
     return rc;
 }
 

@@ -98,7 +98,7 @@ static void explain(const struct session *s, enum right right, const char *name,
                  s->uid, right_word(right), name, right_word(right));
 }
 
-static void follow_rules(struct session *s)
+static void follow_rules(struct session *s) IN_BROKER_THREAD
 {
     if (s->rules_read != s->clients->rules_read)
         rights_know_groups(s);

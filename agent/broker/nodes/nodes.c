@@ -367,6 +367,7 @@ static bool release_counts(int node, const struct link_reply *reply, void *owner
 {
     const struct nodes *nodes = owner;
 
+    is_broker_thread();
     return nodes_may_vote(nodes, node, clock_now()) &&
            strcmp(reply->nonce, nodes->node[node].trust.sentinel.nonce) == 0;
 }
