@@ -115,6 +115,8 @@ static void go_on(hf_client *client) REQUIRES(hfc_locked)
     bool crowded = false;
     char why[256];
 
+    if (!client->session) /* a link that greets has one */
+        return;
     status = hfc_welcome(client->session->sock.fd, &welcome, fds, &crowded, why, sizeof(why));
     if (status == HF_EPENDING) {
         int64_t now = hfc_now();

@@ -2,9 +2,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -71,6 +71,24 @@ static bool is_in_its_time_namespace(void)
            namespace_inode("/proc/self/ns/time_for_children");
 }
 
+/* "boottime SECONDS NANOSECONDS" */
+static bool parse_offset(const char *line, int64_t *ret_offset_ns)
+{
+    static const char clock[] = "boottime ";
+    const char *from = line + sizeof(clock) - 1;
+    char *behind_seconds, *behind;
+    int64_t seconds, nanoseconds;
+
+    if (strncmp(line, clock, sizeof(clock) - 1) != 0)
+        return false;
+    seconds = strtoll(from, &behind_seconds, 10);
+    nanoseconds = strtoll(behind_seconds, &behind, 10);
+    if (behind_seconds == from || behind == behind_seconds)
+        return false;
+    *ret_offset_ns = seconds * HF_NS_PER_SEC + nanoseconds;
+    return true;
+}
+
 /* 0 where the kernel has no time namespaces. */
 static bool read_offset(int64_t *ret_offset_ns)
 {
@@ -82,11 +100,7 @@ static bool read_offset(int64_t *ret_offset_ns)
     if (!file)
         return errno == ENOENT;
     while (!found && fgets(line, sizeof(line), file)) {
-        int64_t seconds, nanoseconds;
-
-        found = sscanf(line, "boottime %" SCNd64 " %" SCNd64, &seconds, &nanoseconds) == 2;
-        if (found)
-            *ret_offset_ns = seconds * HF_NS_PER_SEC + nanoseconds;
+        found = parse_offset(line, ret_offset_ns);
     }
     (void)fclose(file);
     return found;
