@@ -191,6 +191,8 @@ void hfc_op_expire(hf_op *op, int64_t now_ns) REQUIRES(hfc_locked);
 int64_t hfc_op_next(const hf_op *op) REQUIRES(hfc_locked);
 /* The caller has left it: frees it, or keeps it until answered. A grant is released. */
 void hfc_op_abandon(hf_op *op) REQUIRES(hfc_locked);
+/* Keeps the sentence of a failure for hf_last_message(), and frees a done op. Returns `status`. */
+int hfc_op_close(hf_op *op, int status) REQUIRES(hfc_locked);
 /* Waits, a second at most, until the agent has taken and answered what was abandoned. The ring has room for fewer
  * requests than a call can leave behind, and a caller that makes no other call for long would keep what it
  * does not know of. */

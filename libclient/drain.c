@@ -34,12 +34,9 @@ static int ask(hf_client *client, uint32_t flags, struct hf_drain_info *info)
     op->found = &found;
     hfc_op_begin(op);
     hfc_op_wait(op);
-    status = op->status;
-    if (status < 0)
-        hfc_fail(status, "%s", *op->text ? op->text : hf_status_text(status));
-    else
+    status = hfc_op_close(op, op->status);
+    if (status >= 0)
         fill(&found, info);
-    hfc_op_abandon(op);
     hfc_unlock(client);
     return status;
 }

@@ -10,17 +10,11 @@ static const struct hfc_kind once_kind = {.wire_op = HF_OP_ONCE, .steady = true}
 /* An agent that starts again is waited for, too. Frees the op. */
 static int collect(hf_op *op, struct hf_completion_entry *ret_found) REQUIRES(hfc_locked)
 {
-    int status;
-
     op->deadline_ns = op->give_up_ns = op->start_ns + HFC_ASK_NS;
     op->found = ret_found;
     hfc_op_begin(op);
     hfc_op_wait(op);
-    status = op->status;
-    if (status < 0)
-        hfc_fail(status, "%s", *op->text ? op->text : hf_status_text(status));
-    hfc_op_abandon(op);
-    return status;
+    return hfc_op_close(op, op->status);
 }
 
 static int ask(hf_lease *handle, int64_t period_ms, uint32_t flags, uint64_t target,

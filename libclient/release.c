@@ -8,10 +8,7 @@ static int release_result(hf_op *op, hf_lease **ret_leases) REQUIRES(hfc_locked)
     int status = op->status == HF_ENOTHELD ? HF_ELOST : op->status;
 
     (void)ret_leases;
-    if (status < 0)
-        hfc_fail(status, "%s", *op->text ? op->text : hf_status_text(status));
-    hfc_op_abandon(op);
-    return status;
+    return hfc_op_close(op, status);
 }
 
 static const struct hfc_kind release_kind = {

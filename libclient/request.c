@@ -156,6 +156,14 @@ void hfc_op_abandon(hf_op *op)
     hfc_op_discard(op);
 }
 
+int hfc_op_close(hf_op *op, int status)
+{
+    if (status < 0)
+        hfc_fail(status, "%s", *op->text ? op->text : hf_status_text(status));
+    hfc_op_abandon(op);
+    return status;
+}
+
 /* --- ops started without waiting ------------------------------------------------- */
 
 int hf_op_result(hf_op *op, hf_lease **ret_lease)

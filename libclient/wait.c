@@ -101,10 +101,7 @@ int hf_ask(hf_client *client, const void *name, size_t name_len)
     op->give_up_ns = op->start_ns + HFC_ASK_NS;
     hfc_op_begin(op);
     hfc_op_wait(op);
-    status = op->status;
-    if (status < 0)
-        hfc_fail(status, "%s", *op->text ? op->text : hf_status_text(status));
-    hfc_op_abandon(op);
+    status = hfc_op_close(op, op->status);
     hfc_unlock(client);
     return status;
 }

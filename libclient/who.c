@@ -97,10 +97,7 @@ static int collect(hf_op *op) REQUIRES(hfc_locked)
     status = op->status;
     conflict = op->has_holder && (status == HF_EBUSY || status == HF_ETIMEDOUT);
     hfc_keep_conflict(conflict ? &op->holder : NULL);
-    if (status < 0)
-        (void)hfc_fail(status, "%s", *op->text ? op->text : hf_status_text(status));
-    hfc_op_abandon(op);
-    return status;
+    return hfc_op_close(op, status);
 }
 
 /* Waits for the answer. `ret_found` has what is known even after a failure, else HF_QUERY_NONE;

@@ -66,6 +66,9 @@ bool node_address_seat_read(const char *text, char ret_seat[HF_NODE_TEXT_MAX + 1
 /* The seat of a peer; "": it has none, such as a unix socket without an absolute path. */
 void node_address_seat_of(const struct sockaddr *peer, socklen_t length,
                           char ret_seat[HF_NODE_TEXT_MAX + 1]);
+/* The seat that a configured address names without a look-up; "": a name. */
+void node_address_seat_named(const struct node_address *address,
+                             char ret_seat[HF_NODE_TEXT_MAX + 1]);
 /* A loopback address, or a path: another server on each host. */
 bool node_address_seat_is_private(const char *seat);
 /* The address that connects to a seat, as the node `like`: its id, user, password and database. False: it is

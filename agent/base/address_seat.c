@@ -164,6 +164,20 @@ bool node_address_from_seat(const char *seat, const struct node_address *like,
     return true;
 }
 
+void node_address_seat_named(const struct node_address *a, char ret_seat[HF_NODE_TEXT_MAX + 1])
+{
+    char text[HF_NODE_TEXT_MAX + 16];
+
+    if (a->as[0])
+        snprintf(text, sizeof(text), "%s", a->as);
+    else if (a->unix_socket)
+        snprintf(text, sizeof(text), "%s", a->host);
+    else
+        snprintf(text, sizeof(text), strchr(a->host, ':') ? "[%s]:%u" : "%s:%u", a->host, a->port);
+    if (!node_address_seat_read(text, ret_seat))
+        ret_seat[0] = '\0';
+}
+
 bool node_address_seat_is_private(const char *seat)
 {
     return seat[0] == '/' || strncmp(seat, "127.", 4) == 0 || strncmp(seat, "[::1]", 5) == 0;

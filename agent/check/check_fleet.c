@@ -92,8 +92,13 @@ static bool find_later(struct look *l, const struct config *c, const struct node
     fleet_init(&l->fleet, &own, c->new_list, HF_TIME_PAST);
     if (c->by_record)
         fleet_restore(&l->fleet, &l->record, HF_TIME_NEVER);
-    for (int i = 0; i < c->node_count; i++)
+    for (int i = 0; i < c->node_count; i++) {
+        char named[HF_NODE_TEXT_MAX + 1];
+
+        node_address_seat_named(&c->nodes[i], named);
+        fleet_on_configured(&l->fleet, i, named);
         hear(&l->fleet, c, i, &looks[i], now);
+    }
     fleet_next(&l->fleet, now, UINT32_MAX, &l->action);
     if (l->action.step != FLEET_AGAIN)
         return false;

@@ -132,19 +132,44 @@ static bool is_of_all_here(const struct fleet *f, int i)
     return true;
 }
 
-static int find_ours(const struct fleet *f)
+/* (!) The same with a majority, of a fleet that never changed: for a node that is away the configuration itself names the
+ * seat, so the record leads this host nowhere else. */
+static bool is_of_most_here(const struct fleet *f, int i, hf_time now)
+{
+    const struct fleet_record *record = &f->node[i].record;
+    char text[256];
+    int there = 0;
+
+    if (!hf_time_reached(now, hf_time_add(f->started, FLEET_PATIENCE)) || f->anew ||
+        !fleet_is_candidate(f, i) || record->state != FLEET_COMPLETE || record->version != 1 ||
+        record->count != f->n || fleet_record_differs(record, &f->own, "", text, sizeof(text)))
+        return false;
+    for (int k = 0; k < f->n; k++) {
+        const struct fleet_node *node = &f->node[k];
+
+        if (strcmp(record->seat[k].address, node->peer[0] ? node->peer : node->configured) != 0 ||
+            (node->peer[0] && node->said != FLEET_SAID_NONE &&
+             !fleet_says(f, k, f->node[i].digest)))
+            return false;
+        there += node->there;
+    }
+    return there >= ballot_quorum(f->n);
+}
+
+static int find_ours(const struct fleet *f, hf_time now)
 {
     int found = fleet_later_find_first(f);
 
     for (int i = 0; found < 0 && i < f->n; i++)
-        if (is_our_founding(f, i) || is_of_all_here(f, i))
+        if (is_our_founding(f, i) || is_of_all_here(f, i) || is_of_most_here(f, i, now))
             found = i;
     return found;
 }
 
-static void next_unknown(const struct fleet *f, uint32_t skip, struct fleet_action *ret_action)
+static void next_unknown(const struct fleet *f, hf_time now, uint32_t skip,
+                         struct fleet_action *ret_action)
 {
-    int count, ours = find_ours(f);
+    int count, ours = find_ours(f, now);
 
     (void)fleet_choose(f, &count);
     if (ours >= 0) {
@@ -319,5 +344,5 @@ void fleet_next(const struct fleet *f, hf_time now, uint32_t skip, struct fleet_
     if (f->known)
         next_known(f, now, skip, ret_action);
     else
-        next_unknown(f, skip, ret_action);
+        next_unknown(f, now, skip, ret_action);
 }

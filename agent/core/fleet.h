@@ -48,6 +48,8 @@ struct fleet_node {
     bool there;                        /* it answers, and nothing but its record is against it */
     bool proven;                       /* it has not forgotten anything within a quarantine */
     char peer[HF_NODE_TEXT_MAX + 1];
+    char configured[HF_NODE_TEXT_MAX +
+                    1]; /* the seat that the configuration names; "": a name, or unknown */
     enum fleet_said said;
     char digest[FLEET_DIGEST_LEN + 1]; /* in its last answer; "" none */
     char nonce[TRUST_NONCE_LEN + 1];   /* of the sentinel beside it; "" none */
@@ -94,6 +96,8 @@ bool fleet_may_go_by(const struct fleet_record *record);
  * has. */
 void fleet_restore(struct fleet *fleet, const struct fleet_record *record, hf_time settles);
 
+/* The seat that the configuration itself names for a node; "": it has a name, which leads somewhere. */
+void fleet_on_configured(struct fleet *fleet, int node, const char *seat);
 /* A node is connected, and as what seat; or it is gone. */
 void fleet_on_up(struct fleet *fleet, int node, const char *peer);
 void fleet_on_down(struct fleet *fleet, int node);

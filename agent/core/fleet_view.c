@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "agent/core/ballot.h"
-#include "agent/core/fleet_change.h"
 #include "shm/status.h"
 
 void fleet_init(struct fleet *f, const struct fleet_record *own, bool anew, hf_time now)
@@ -65,6 +64,11 @@ const struct fleet_seat *fleet_place(const struct fleet *f, int i)
 
 /* --- what nodes say --------------------------------------------------------------------------- */
 
+void fleet_on_configured(struct fleet *f, int i, const char *seat)
+{
+    memcpy(f->node[i].configured, seat, strlen(seat) + 1);
+}
+
 void fleet_on_up(struct fleet *f, int i, const char *peer)
 {
     f->node[i].there = f->node[i].proven = false;
@@ -79,6 +83,7 @@ void fleet_on_down(struct fleet *f, int i)
                                                    .sighted = HF_TIME_NEVER,
                                                    .shown = node->shown};
 
+    memcpy(gone.configured, node->configured, sizeof(gone.configured));
     memcpy(gone.left, node->left, sizeof(gone.left));
     memcpy(gone.left_run_id, node->left_run_id, sizeof(gone.left_run_id));
     *node = gone;

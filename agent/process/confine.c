@@ -101,22 +101,16 @@ static int confine_below(int rules, const char *path, uint64_t rights)
     return rc;
 }
 
-/* The directory that has `path`. */
-static void confine_parent(const char *path, char *ret_parent, size_t size)
-{
-    (void)snprintf(ret_parent, size, "%s/..", path);
-}
-
 static int confine_directories(int rules, const struct confine *c, uint64_t handled)
 {
     char parent[4096];
 
-    confine_parent(c->base, parent, sizeof(parent));
-    if (confine_below(rules, parent, LANDLOCK_ACCESS_FS_REMOVE_DIR) < 0 ||
-        confine_below(rules, c->dir, CONFINE_OWN & handled) < 0 ||
-        confine_below(rules, "/dev/shm", CONFINE_OWN & handled) < 0)
-        return -1;
-    return 0;
+    (void)snprintf(parent, sizeof(parent), "%s/..", c->base);
+    return confine_below(rules, parent, LANDLOCK_ACCESS_FS_REMOVE_DIR) < 0 ||
+                   confine_below(rules, c->dir, CONFINE_OWN & handled) < 0 ||
+                   confine_below(rules, "/dev/shm", CONFINE_OWN & handled) < 0
+               ? -1
+               : 0;
 }
 
 static void confine_files(const struct confine *c, struct confine_why *why)

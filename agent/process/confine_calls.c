@@ -4,7 +4,6 @@
 #include <sched.h>
 #include <seccomp.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>

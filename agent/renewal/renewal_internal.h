@@ -192,8 +192,9 @@ void renewal_set_timer(struct renewal *r, struct lease *lease, hf_time at) IN_RE
 
 /* When every key that is known to stand has expired by itself, if nobody renews it. */
 hf_time renewal_lapse_of(const struct lease *lease, hf_time now);
-/* Releases a lease that is over. */
+/* Whether a node's answer to a release says what was there: it has not forgotten (agent/redis/release_order.h). */
 bool renewal_release_counts(int node, const struct link_reply *reply, void *owner);
+/* Releases a lease that is over. */
 void renewal_release_keys(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD;
 /* Of a lease that is over, and was not released, the keys have expired where they were known to stand. */
 void renewal_lapsed(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD;

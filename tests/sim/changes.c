@@ -436,11 +436,18 @@ void changes_end(void)
     }
 }
 
-/* Everything forgot: no host and no node has a record, and what operators have in the files of some hosts is not what others left
- * on the nodes. */
+/* Everything forgot: no host has a record, and of the latest list no member; a server that left may. What operators have in the
+ * files of some hosts is not what others left on the nodes. */
 static bool is_forgotten(void)
 {
-    return !changes_latest() && !latest_on_nodes();
+    const struct fleet_record *latest = latest_on_nodes();
+    const struct fleet_seat *list;
+    int count = latest ? fleet_record_list(latest, &list) : 0;
+
+    for (int i = 0; i < count; i++)
+        if (vnode_field(vnode_of_seat(list[i].address), "record"))
+            return false;
+    return !changes_latest();
 }
 
 bool changes_are_stuck(void)

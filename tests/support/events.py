@@ -6,7 +6,7 @@ from rig import wait_until
 
 ENDS = ("lost", "released")
 # At most once in a lease's life, whoever finds it again.
-ONCE = ("granted", "losing", "job_stopped", "job_killed", "abandoned", *ENDS)
+ONCE = ("granted", "losing", "job_stopped", "job_killed", "abandoned", "found_lost", *ENDS)
 
 
 def parse(text):
@@ -108,7 +108,9 @@ def faults_of_life(life):
     if sum(word in ENDS for word in words) > 1:
         found.append(f"{name}: two ends: {words}")
     over = [i for i, word in enumerate(words) if word in ENDS]
-    if over and any(word not in ("job_stopped", "job_killed") for word in words[over[0] + 1:]):
+    # What the nodes answer to a release comes after it.
+    behind = ("job_stopped", "job_killed") + (("found_lost",) if over and words[over[0]] == "released" else ())
+    if over and any(word not in behind for word in words[over[0] + 1:]):
         found.append(f"{name}: something after the end: {words}")
     for e in life:
         if e["event"] == "vote_void":

@@ -492,6 +492,28 @@ static void test_it_is_told_when_it_is_certain(void **state)
     assert_true(runs_until(is_idle, NULL, FAR_MS));
 }
 
+/* A node that ends its connection cannot say any more what was there: nobody waits for it. */
+static void test_it_does_not_wait_for_a_killed_node(void **state)
+{
+    struct told told = {0};
+    struct release_order order = order_of("killed", &told);
+
+    (void)state;
+    put_on(1, "killed", TOKEN);
+    put_on(2, "killed", OTHER);
+    release_order_judge(&order, hf_time_add(clock_now(), hf_ms(FAR_MS)));
+    redis_server_pause(&nodes[2]);
+    start(&order);
+    (void)runs_until(is_told, &told, 200);
+    assert_int_equal(told.calls, 0);
+    redis_server_kill(&nodes[2]);
+    assert_true(runs_until(is_told, &told, FAR_MS / 4));
+    assert_int_equal(told.gone, HF_LOSS_NONE);
+    assert_true(redis_server_start(&nodes[2], NULL));
+    assert_true(runs_until(all_up, NULL, FAR_MS));
+    assert_true(runs_until(is_idle, NULL, FAR_MS));
+}
+
 static void test_who_forgot_or_comes_late_proves_nothing(void **state)
 {
     (void)state;
@@ -555,6 +577,7 @@ int main(void)
         cmocka_unit_test(test_node_that_refuses_for_now),
         cmocka_unit_test(test_what_q_nodes_do_not_have_was_lost),
         cmocka_unit_test(test_it_is_told_when_it_is_certain),
+        cmocka_unit_test(test_it_does_not_wait_for_a_killed_node),
         cmocka_unit_test(test_who_forgot_or_comes_late_proves_nothing),
         cmocka_unit_test(test_what_our_own_release_took_proves_nothing),
         cmocka_unit_test(test_destroyed_with_jobs_under_way),

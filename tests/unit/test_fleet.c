@@ -300,6 +300,44 @@ static void one_record_alone_is_gone_by_when_all_nodes_are_there(void **state)
     assert_true(w.fleet.known);
 }
 
+/* What a majority says is gone by, where one node has the record, the other one forgot, and the configuration names the seat of the
+ * third. */
+static bool is_gone_by_without_the_third(const struct fleet_record *record, const char *configured)
+{
+    struct world w;
+
+    begin(&w, false);
+    write_record(&w, 1, record);
+    fleet_on_configured(&w.fleet, 2, configured);
+    fleet_on_down(&w.fleet, 2);
+    up(&w, 0);
+    up(&w, 1);
+    ask_all(&w);
+    (void)go_on(&w);
+    assert_false(w.fleet.known); /* the third one may just be slow */
+    pass(&w, 2500);
+    ask_all(&w);
+    (void)go_on(&w);
+    return w.fleet.known;
+}
+
+static void
+one_record_is_gone_by_with_a_majority_where_the_configuration_names_the_others(void **state)
+{
+    struct fleet_record theirs = record_of(places, FLEET_COMPLETE), later = theirs;
+
+    (void)state;
+    assert_true(is_gone_by_without_the_third(&theirs, places[2]));
+    assert_false(is_gone_by_without_the_third(&theirs, ""));
+    assert_false(is_gone_by_without_the_third(&theirs, "10.9.9.9:6379"));
+    later.version =
+        2; /* an agent of a fleet that changed knows more than this host's configuration */
+    later.before_count = N;
+    later.ttl_max_before_ms = later.ttl_max_ms;
+    memcpy(later.before, later.seat, sizeof(later.before));
+    assert_false(is_gone_by_without_the_third(&later, places[2]));
+}
+
 /* Before this fleet was founded, or while its nodes are away: the others of the host's nodes have no record. */
 static void one_node_of_another_fleet_leads_nobody_there(void **state)
 {
@@ -786,6 +824,8 @@ int main(void)
         cmocka_unit_test(the_founding_of_other_addresses_is_not_touched),
         cmocka_unit_test(a_quorum_of_one_record_is_gone_by_at_once),
         cmocka_unit_test(one_record_alone_is_gone_by_when_all_nodes_are_there),
+        cmocka_unit_test(
+            one_record_is_gone_by_with_a_majority_where_the_configuration_names_the_others),
         cmocka_unit_test(one_node_of_another_fleet_leads_nobody_there),
         cmocka_unit_test(of_two_fleets_with_as_many_nodes_none_is_gone_by),
         cmocka_unit_test(a_record_of_other_ids_is_not_gone_by),

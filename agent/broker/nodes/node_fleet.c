@@ -39,7 +39,11 @@ void node_fleet_begin(struct nodes *nodes)
     nodes->fleet_here = nodes->agent->fleet_here;
     memcpy(nodes->fleet_by, nodes->agent->fleet_by, sizeof(nodes->fleet_by));
     for (int i = 0; i < nodes->n; i++) {
+        char named[HF_NODE_TEXT_MAX + 1];
+
         seat_configure(&nodes->node[i].seat, &c->nodes[i]);
+        node_address_seat_named(&c->nodes[i], named);
+        fleet_on_configured(&nodes->fleet_view, i, named);
         nodes->node[i].put_again = HF_TIME_PAST;
     }
     nodes->fleet_asked = HF_TIME_PAST;
