@@ -49,7 +49,6 @@ struct config {
     uint32_t clients_per_uid, leases_per_uid, waiters_per_uid, requests_per_uid; /* 0: no limit */
     uint32_t track_held;   /* leases that are tracked; 0: none */
     uint32_t busy_poll_us; /* 0: never */
-    bool host_turns;       /* agent/core/turns.h */
     char key_format[64];   /* has one %s, default "%s"; for names that no rule matches */
     struct config_key_rule key_rules[CONFIG_KEY_RULES_MAX]; /* the first one that matches counts */
     int key_rule_count;

@@ -360,8 +360,6 @@ static void configure(struct sim_host *host)
     memcpy(c->file_hash, c->list_hash, sizeof(c->file_hash));
     c->ttl_ms = plan->ttl_ms;
     c->ttl_max_ms = plan->ttl_max_ms;
-    c->host_turns =
-        sim.seed / 16 % 4 == 0; /* a plan of its own would give every seed another meaning */
     config_count_all(c);
     c->capacity = CAPACITY;
     c->track_held = rng_chance(&sim.rng, 0.8) ? 1000 : 0;

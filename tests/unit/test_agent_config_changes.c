@@ -84,7 +84,7 @@ TEST(every_key_is_noticed)
         {"assume_fresh", "yes"},     {"new_list", "yes"},
         {"lock_memory", "yes"},      {"dev", "7"},
         {"node", "d=10.0.0.4"},      {"allow", "a* user:7"},
-        {"tls_check_host", "no"},    {"host_turns", "yes"},
+        {"tls_check_host", "no"},
     };
 
     for (int i = 0; i < CONFIG_ROWS; i++) {

@@ -674,7 +674,7 @@ static void a_try_asks_for_no_notices(void **state)
     assert_int_equal(links[0].asked, 1);
 }
 
-/* Hosts that take turns are told from the first command on, until one finds the lock free. */
+/* The node tells from the first command on, until one finds the lock free. */
 static void the_wait_after_one_that_met_a_holder_is_tracked_at_once(void **state)
 {
     (void)state;

@@ -170,12 +170,8 @@ int grant_lease(struct round *round, hf_time now)
     r->work->round = NULL;
     r->work->granted = round;
     locks->generations[r->slot] = r->generation;
-    r->gap_due = locks->config->host_turns &&
-                 turns_owes_gap_alone(r->last_fence, round->ballot.fence,
-                                      (hf_nodetime){(int64_t)round->ballot.fence});
     r->last_fence = round->ballot.fence;
     r->work->failures = 0;
-    turns_ours(&r->work->turns, round->ballot.fence);
     loop_timer_cancel(locks->loop, &r->work->retry);
     grant_hold(r, lease, c);
     event_granted(locks->agent, lease, hf_time_since(now, w->since)); /* before it is adopted */
@@ -258,7 +254,6 @@ void grant_ended(struct locks *locks, struct lease *lease)
         r->work->yield_until = hf_time_add(
             now, handoff_yield(hf_ms(lease->ttl_ms), r->work->others_seen, now, random_u32()));
     r->turn_over = false;
-    handoff_step_back(r, now);
     if (handoff_owes_gap(r, now))
         handoff_leave_gap(r, now);
     grant_untie(r); /* frees it, in the end */

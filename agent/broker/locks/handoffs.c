@@ -68,24 +68,6 @@ void handoff_leave_gap(struct resource *r, hf_time now)
     r->work->gap = stretch;
 }
 
-hf_dur handoff_others_first(struct resource *r, hf_time now)
-{
-    return turns_step_back(&r->work->turns, turns_stretch(nodes_now(resource_locks(r), now)),
-                           random_u32());
-}
-
-void handoff_step_back(struct resource *r, hf_time now)
-{
-    if (!resource_locks(r)->config->host_turns)
-        return;
-    if (r->work->turns.known > 0)
-        r->work->step_until = hf_time_add(now, handoff_others_first(r, now));
-    else if (r->gap_due ||
-             turns_owes_gap_alone(r->last_fence, r->last_fence, nodes_now(resource_locks(r), now)))
-        r->work->step_until = hf_time_add(now, TURNS_GAP);
-    r->gap_due = false;
-}
-
 /* --- making one ------------------------------------------------------------------------------- */
 
 struct waiter *handoff_next_holder(struct resource *r, hf_time now)

@@ -16,10 +16,6 @@ int handoff_begin(struct resource *r, struct waiter *w, enum hf_loss_reason reas
 bool handoff_owes_gap(const struct resource *r, hf_time now) IN_BROKER_THREAD;
 /* Begins the gap: no round of this host for a while. */
 void handoff_leave_gap(struct resource *r, hf_time now) IN_BROKER_THREAD;
-/* This host's lease has ended: others go first whose turn it is. */
-void handoff_step_back(struct resource *r, hf_time now) IN_BROKER_THREAD;
-/* How long this host lets others go first after a release that was heard of. */
-hf_dur handoff_others_first(struct resource *r, hf_time now) IN_BROKER_THREAD;
 /* The renewal thread answered. */
 void handoff_answered(struct handoff *handoff) IN_BROKER_THREAD;
 /* The waiter's session ends. */

@@ -61,7 +61,6 @@ struct resource_work *resource_work(struct resource *r)
     work->resource = r;
     TAILQ_INIT(&work->waiters);
     work->retry.fn = on_retry;
-    work->turns.last = r->last_fence;
     r->work = work;
     return work;
 }
@@ -80,7 +79,7 @@ static bool remembers(const struct resource *r, hf_time now)
 {
     hf_dur longest = hf_ms(2 * (int64_t)resource_locks(r)->config->ttl_max_ms);
 
-    return hf_time_before(now, resource_yields(r)) ||
+    return hf_time_before(now, r->work->yield_until) ||
            hf_time_before(now, hf_time_add(r->work->others_seen, longest));
 }
 
@@ -394,7 +393,6 @@ int resources_create(struct locks *locks)
     *locks->no_work = (struct resource_work){.locks = locks,
                                              .others_seen = HF_TIME_PAST,
                                              .yield_until = HF_TIME_PAST,
-                                             .step_until = HF_TIME_PAST,
                                              .foreign_seen = HF_TIME_PAST};
     locks->stalled_timer.fn = waiters_on_stalled_timer;
     locks->by_slot = calloc(capacity, sizeof(struct resource *));

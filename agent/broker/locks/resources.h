@@ -10,7 +10,6 @@
 #include "agent/broker/locks/round_words.h"
 #include "agent/base/loop.h"
 #include "agent/broker/locks/locks.h"
-#include "agent/core/turns.h"
 #include "agent/record/lease.h"
 
 struct client;
@@ -33,10 +32,8 @@ struct resource_work {
     struct short_hold *short_hold; /* the lease is not adopted yet */
     struct handoff *handoff;       /* of the lease, under way */
     hf_time others_seen;     /* another's key was last in the way, or told of; HF_TIME_PAST never */
-    hf_time yield_until;     /* no round begins before */
-    hf_time step_until;      /* nor before this, unless somebody has taken his turn; turns.h */
+    hf_time yield_until;     /* no round of a waiter begins before */
     hf_time foreign_seen;    /* a key that no agent wrote held the lock; HF_TIME_PAST never */
-    struct turns turns;      /* of this host and of others */
     int64_t gap;             /* the stretch in which the last gap was left; handoff.h */
     hf_time barred_until;    /* undoing: no release before; an earlier agent's lease may be valid */
     struct loop_timer retry; /* while somebody waits and no round is under way: the next step */
@@ -72,7 +69,6 @@ struct resource {
     bool indexed : 1; /* the table's index has it */
     bool has_text : 1;
     bool contended : 1; /* the last wait for it began with a round that found it held */
-    bool gap_due : 1;   /* after its lease, if nobody else is known to want it; turns.h */
     uint8_t name_len;
     uint8_t name[];
 };
@@ -80,12 +76,6 @@ struct resource {
 static inline struct locks *resource_locks(const struct resource *r)
 {
     return r->work->locks;
-}
-
-/* No round of a waiter begins before. */
-static inline hf_time resource_yields(const struct resource *r)
-{
-    return hf_time_max(r->work->yield_until, r->work->step_until);
 }
 
 int resources_create(struct locks *locks);

@@ -483,10 +483,8 @@ void waiters_kick(struct resource *r)
         return;
     /* (!) Other hosts' turn, after this host had its own. A try behind a waiter gains nothing by
      * haste. */
-    if (hf_time_before(now, resource_yields(r)) && !waiter_tries(TAILQ_FIRST(&r->work->waiters))) {
-        loop_timer_set(locks->loop, &r->work->retry, resource_yields(r));
-        if (locks->config->host_turns)
-            wakeups_watch(r, now);
+    if (hf_time_before(now, r->work->yield_until) && !waiter_tries(TAILQ_FIRST(&r->work->waiters))) {
+        loop_timer_set(locks->loop, &r->work->retry, r->work->yield_until);
         return;
     }
     if (*nodes_fleet_text(locks->nodes)) {

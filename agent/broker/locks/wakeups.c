@@ -30,11 +30,8 @@ struct waited {
     struct locks *locks;
     struct resource *resource; /* NULL: nobody waits any more; queries are still unanswered */
     struct wakeup wakeup;
-    int failed;   /* HF_EBUSY, HF_ENOQUORUM: outcome of its last round; the next one waits */
-    bool foreign; /* and no agent's key was in its way: that turn needs no gap behind it */
-    bool watches; /* no round has begun since this host's own turn */
-    hf_time turn; /* the key is free, and others go first until then; HF_TIME_NEVER: not free */
-    uint64_t fence[HF_NODES_MAX]; /* of the last grant that the node has; 0: unknown */
+    int failed;     /* HF_EBUSY, HF_ENOQUORUM: outcome of its last round; the next one waits */
+    bool foreign;   /* and no agent's key was in its way: that turn needs no gap behind it */
     hf_time booked; /* when the budget allows the next step; HF_TIME_PAST: nothing is booked */
     unsigned looks; /* without a final answer */
     size_t key_len;
@@ -99,8 +96,8 @@ static void look(struct waited *w, uint32_t nodes, hf_time now)
         if (!(nodes >> i & 1))
             continue;
         link_track(locks->nodes->links[i]);
-        if (link_query(locks->nodes->links[i], w->key, w->key_len, locks->config->host_turns,
-                       deadline, on_look, w) != HF_OK) {
+        if (link_query(locks->nodes->links[i], w->key, w->key_len, false, deadline, on_look, w) !=
+            HF_OK) {
             wakeup_unanswered(&w->wakeup, i);
             continue;
         }
@@ -124,27 +121,6 @@ static bool affords(struct waited *w, uint32_t commands, hf_time now, hf_time *r
     return true;
 }
 
-/* Somebody has the lock: this host steps back anew at the next release. */
-static void turn_taken(struct waited *w)
-{
-    w->turn = HF_TIME_NEVER;
-    w->resource->work->step_until = HF_TIME_PAST;
-}
-
-/* Nodes told that the key is free. Who steps back asks them again: the next change is to be told, too. */
-static void others_first(struct waited *w, hf_time now, struct wakeup_plan *plan) IN_BROKER_THREAD
-{
-    hf_time until;
-
-    if (w->turn.ns == HF_TIME_NEVER.ns)
-        w->turn = hf_time_add(now, handoff_others_first(w->resource, now));
-    until = hf_time_max(w->turn, resource_yields(w->resource));
-    if (hf_time_reached(now, until))
-        return;
-    look(w, w->wakeup.told & ~w->wakeup.querying, now);
-    *plan = (struct wakeup_plan){WAKEUP_WAIT, 0, until};
-}
-
 bool wakeups_due(struct resource *r, hf_time now)
 {
     struct locks *locks = resource_locks(r);
@@ -156,16 +132,8 @@ bool wakeups_due(struct resource *r, hf_time now)
     plan = wakeup_next(&w->wakeup, voting(locks, now), now);
     if (plan.step == WAKEUP_ROUND && !w->foreign && handoff_owes_gap(r, now))
         handoff_leave_gap(r, now);
-    if (!locks->config->host_turns) {
-        if (plan.step == WAKEUP_ROUND && hf_time_before(now, r->work->yield_until))
-            plan = (struct wakeup_plan){WAKEUP_WAIT, 0, r->work->yield_until};
-    } else if (plan.step == WAKEUP_ROUND)
-        others_first(w, now, &plan);
-    else if (__builtin_popcount(w->wakeup.armed & ~w->wakeup.free) > locks->n - locks->q) {
-        turn_taken(w);
-        if (w->watches)
-            return true; /* waiters learn from a round who has it */
-    }
+    if (plan.step == WAKEUP_ROUND && hf_time_before(now, r->work->yield_until))
+        plan = (struct wakeup_plan){WAKEUP_WAIT, 0, r->work->yield_until};
     if (plan.step == WAKEUP_QUERY &&
         affords(w, (uint32_t)__builtin_popcount(plan.nodes), now, &plan.at)) {
         look(w, plan.nodes, now);
@@ -207,24 +175,6 @@ static void settle(struct waited *w)
     free(w);
 }
 
-/* A node tells who had the lock last. Once a majority tells the same, that was a turn. */
-static void note_turn(struct waited *w, int node, const struct link_reply *reply)
-{
-    struct locks *locks = w->locks;
-    bool known = reply->holder.fence && reply->holder.host[0];
-    int same = 0;
-
-    if (!locks->config->host_turns)
-        return;
-    w->fence[node] = reply->fence;
-    for (int i = 0; i < locks->n; i++)
-        same += w->fence[i] == reply->fence;
-    if (w->resource && same >= locks->q &&
-        turns_seen(&w->resource->work->turns, reply->fence,
-                   known ? turns_host(reply->holder.host) : 0))
-        turn_taken(w);
-}
-
 static void on_look(struct link *link, const struct link_reply *reply, void *arg)
 {
     struct waited *w = arg;
@@ -233,8 +183,6 @@ static void on_look(struct link *link, const struct link_reply *reply, void *arg
 
     is_broker_thread();
     nodes_on_reply(w->locks->nodes, node, reply);
-    if (reply->outcome == LINK_ANSWERED)
-        note_turn(w, node, reply);
     if (reply->outcome == LINK_ANSWERED && reply->verdict == VERDICT_FREE)
         wakeup_free(&w->wakeup, node, reply->tracked, reply->sent);
     else if (reply->outcome == LINK_ANSWERED) {
@@ -262,7 +210,6 @@ static struct waited *waited_new(struct resource *r, const void *key, size_t key
     w->locks = locks;
     w->resource = r;
     w->booked = HF_TIME_PAST;
-    w->turn = HF_TIME_NEVER;
     w->key_len = key_len;
     memcpy(w->key, key, key_len);
     wakeup_init(&w->wakeup, locks->n, locks->q);
@@ -290,15 +237,12 @@ bool wakeups_round(struct round *round)
 
     r->contended &= r->work->waited != NULL;
     if (!r->work->waited && somebody_waits(r))
-        if ((r->work->waited = waited_new(r, round->key, round->key_len)))
-            turns_fresh(&r->work->turns);
+        r->work->waited = waited_new(r, round->key, round->key_len);
     if (!r->work->waited)
         return false;
     r->work->waited->failed = HF_OK;
     r->work->waited->foreign = false;
     r->work->waited->booked = HF_TIME_PAST;
-    r->work->waited->watches = false;
-    r->work->waited->turn = HF_TIME_NEVER;
     wakeup_round(&r->work->waited->wakeup);
     return tracked;
 }
@@ -343,8 +287,6 @@ void wakeups_vote(struct locks *locks, struct round *round, int node,
         if (reply->verdict == VERDICT_TAKEN)
             note_foreign(w, round, node, reply);
         if (reply->verdict == VERDICT_TAKEN)
-            note_turn(w, node, reply);
-        if (reply->verdict == VERDICT_TAKEN)
             wakeup_held(&w->wakeup, node, reply->holder.pttl_ms, reply->tracked, reply->sent,
                         clock_now());
         else if (reply->verdict != VERDICT_OK && reply->verdict != VERDICT_LOW)
@@ -385,26 +327,6 @@ void wakeups_failed(struct resource *r, hf_time again)
         r->work->waited->wakeup.poll = again;
     }
     (void)loop_timer_set(resource_locks(r)->loop, &r->work->retry, again);
-}
-
-void wakeups_watch(struct resource *r, hf_time now)
-{
-    struct locks *locks = resource_locks(r);
-    struct waited *w = r->work->waited;
-    uint8_t key[CONFIG_KEY_MAX];
-    size_t key_len;
-
-    if (!w && (config_key(locks->config, r->name, r->name_len, key, &key_len) < 0 ||
-               !(w = r->work->waited = waited_new(r, key, key_len))))
-        return;
-    if (w->failed != HF_OK)
-        return;
-    w->failed = HF_EBUSY;
-    w->watches = true;
-    w->turn = resource_yields(r);
-    wakeup_round(&w->wakeup);
-    w->wakeup.poll = w->turn;
-    look(w, voting(locks, now), now);
 }
 
 void wakeups_forget(struct resource *r)

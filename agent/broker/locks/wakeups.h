@@ -23,8 +23,6 @@ void wakeups_lost(struct resource *r, uint32_t won, bool winner, bool tracked, i
 void wakeups_failed(struct resource *r, hf_time again);
 /* The retry is due: whether a round may begin. If not, the retry is set again. */
 bool wakeups_due(struct resource *r, hf_time now) IN_BROKER_THREAD;
-/* Rounds of this host wait until resource_yields(): watches who takes the lock meanwhile. */
-void wakeups_watch(struct resource *r, hf_time now) IN_BROKER_THREAD;
 /* Nobody waits any more. */
 void wakeups_forget(struct resource *r);
 /* A key has changed on a node; NULL: any may have. */
