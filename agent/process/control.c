@@ -14,7 +14,6 @@
 #include "agent/process/fleet_answer.h"
 #include "agent/process/fleet_request.h"
 #include "agent/process/fleet_wishes.h"
-#include "agent/process/metrics.h"
 #include "agent/process/reload.h"
 #include "shm/status.h"
 
@@ -141,22 +140,12 @@ static void answer_rules(struct control *c, FILE *out) IN_MAIN_THREAD
 
 static void answer(struct control *c, const char *request, FILE *out) IN_MAIN_THREAD
 {
-    static const char show[] = "show ";
-
-    if (strcmp(request, "metrics") == 0)
-        metrics_write(c->agent, out);
-    else if (strcmp(request, "list") == 0)
-        (void)metrics_list(c->agent, NULL, out);
-    else if (strcmp(request, "fleet") == 0)
+    if (strcmp(request, "fleet") == 0)
         answer_fleet(c, out);
     else if (strcmp(request, "rules") == 0)
         answer_rules(c, out);
-    else if (strncmp(request, show, strlen(show)) == 0) {
-        if (metrics_list(c->agent, request + strlen(show), out) == 0)
-            fprintf(out, "error: no lease of that name\n");
-    } else
-        fprintf(out, "error: the requests are: metrics, list, show NAME, fleet, fleet-change, "
-                     "rules, reload\n");
+    else
+        fprintf(out, "error: the requests are: fleet, fleet-change, rules, reload\n");
 }
 
 static void answer_text(struct control_peer *peer, const char *before, const char *text,

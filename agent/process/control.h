@@ -1,9 +1,8 @@
 /* The control socket RUNTIME/NAME/control (0600, stream): one line of request, an answer
  * in text, end. Main thread.
  *
- *   metrics    Prometheus text          list       one line per lease
- *   show NAME  that lease (NAME as `list` prints it)
  *   fleet      the fleet's record, and what each node says of it (agent/process/fleet_answer.h)
+ *   rules      the rules in force, as files have them
  *   reload     reads the configuration again; the answer comes when that is over: "reloaded: " and what
  *              changed
  *   fleet-change ...  an operator's change of the fleet; the answer comes when it is begun or refused

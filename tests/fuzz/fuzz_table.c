@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "shm/exposition.h"
+#include "tools/reader/exposition.h"
 #include "shm/history.h"
 #include "shm/index.h"
 #include "shm/status.h"
@@ -311,16 +311,16 @@ static void show_to_people(const struct reader *reader)
 
 static void show_metrics(const struct reader *reader)
 {
-    const struct hf_exposition e = {.agent = "fuzz",
-                                    .state = HF_AGENT_ALIVE,
-                                    .now = reader_now(),
-                                    .wall_ms = INT64_C(1800000000000)};
+    const struct exposition e = {.agent = "fuzz",
+                                 .state = HF_AGENT_ALIVE,
+                                 .now = reader_now(),
+                                 .wall_ms = INT64_C(1800000000000)};
     char *text = NULL;
     size_t length = 0;
     FILE *out = open_memstream(&text, &length);
 
     FUZZ_CHECK(out);
-    hf_exposition_write(&e, &reader->table, out);
+    exposition_write(&e, &reader->table, out);
     FUZZ_CHECK(fclose(out) == 0);
     check_output(text, length);
     free(text);

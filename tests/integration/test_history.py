@@ -11,7 +11,6 @@ import pathlib
 import random
 import re
 import signal
-import socket
 import sys
 import time
 
@@ -474,7 +473,7 @@ def agent_away(run):
     assert " -" not in text.replace("  -", ""), text
     assert "its validity was over" in text and "the agent was stopped, suspended or without CPU" in text, text
     assert re.search("lost: job: the agent was stopped", agent.err) and "for 6" in agent.err, agent.err
-    assert losses(run, agent) == {"away": 1}
+    assert losses(run) == {"away": 1}
 
 
 @scenario("an agent and two of three nodes hang, the nodes first: the nodes are blamed", sanitizers=False)
@@ -493,12 +492,9 @@ def nodes_then_agent(run):
     assert await_event(run, "lost", name="job")["reason"] == "quorum"
 
 
-def losses(run, agent):
+def losses(run):
     """The metrics of losses that are not 0: {reason: count}."""
-    with contextlib.closing(socket.socket(socket.AF_UNIX)) as client:
-        client.connect(str(run.runtime_dir / agent.name / "control"))
-        client.sendall(b"metrics\n")
-        text = b"".join(iter(lambda: client.recv(65536), b"")).decode()
+    text = run.holdfast("metrics").out
     assert "# TYPE holdfast_losses_total counter" in text, text
     found = re.findall(r'(?m)^holdfast_losses_total\{agent="[^"]+",reason="(\w+)"\} (\d+)$', text)
     assert len(found) >= 14, text
@@ -519,13 +515,13 @@ def losses_are_told(run):
         node.sigcont()
     lines = re.findall(r"(?m)^.*\b(?:losing|lost): job:.*$", agent.err)
     assert len(lines) == 1 and "fewer than a majority" in lines[0], agent.err
-    assert losses(run, agent) == {"quorum": 1} and counters(run)["losses"] == 1
+    assert losses(run) == {"quorum": 1} and counters(run)["losses"] == 1
     wait_node(run, "n1", state="up")
     job = run.start_holdfast("run", "-t", f"{TTL_S}s", "job", "sleep", "60")
     wait_until(lambda: run.show("job"), what="the job runs")
     assert run.holdfast("release", "job").rc == 0
     assert job.wait() == 124, job.err
-    assert losses(run, agent) == {"quorum": 1, "asked": 1} and counters(run)["losses"] == 1
+    assert losses(run) == {"quorum": 1, "asked": 1} and counters(run)["losses"] == 1
 
 
 @scenario("a release tells who asked for it, that its holder died, or that its holder gave it up")

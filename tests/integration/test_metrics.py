@@ -7,8 +7,6 @@ import os
 import pathlib
 import re
 import shutil
-import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -75,22 +73,10 @@ def lost(m):
     return sum(value for (name, _), value in m.values.items() if name == "holdfast_losses_total")
 
 
-def from_socket(run, agent):
-    with socket.socket(socket.AF_UNIX) as peer:
-        peer.connect(str(run.runtime_dir / agent.name / "control"))
-        peer.sendall(b"metrics\n")
-        return peer.makefile().read()
-
-
-def shapes(text):
-    """Every series without its value, and every HELP and TYPE."""
-    return [line if line.startswith("#") else line.rpartition(" ")[0] for line in text.splitlines()]
-
-
 # --- what is shown ---------------------------------------------------------------------------------------
 
 
-@scenario("the metrics of an agent that is well: clean, complete, and the same from its socket")
+@scenario("the metrics of an agent that is well: clean and complete")
 def well(run):
     exposition.check_self()
     run.redis(3)
@@ -100,8 +86,6 @@ def well(run):
     assert run.holdfast("run", "-n", "job", "true").rc == 75
     wait_until(lambda: (metrics(run).get("renewal_margin_seconds_count") or 0) >= 2, what="renewals are measured")
     m = metrics(run)
-    assert shapes(m.text) == shapes(from_socket(run, agent))
-    Metrics(from_socket(run, agent), agent)
     assert m.get("up") == 1 and m.state() == "alive" and m.get("ready") == 1, m.text
     assert m.get("build_info", version=run.holdfast("status", "--json").json["agent"]["version"]) == 1
     assert abs(m.get("start_time_seconds") - time.time()) < 60 * SLOW and abs(m.get("metrics_timestamp_seconds") - time.time()) < 10
@@ -343,9 +327,8 @@ def by_promtool(run):
     holder = run.holder()
     holder.acquire("job", TTL_S * 1000)
     wait_until(lambda: metrics(run).get("renewal_margin_min_ratio"), what="a renewal is measured")
-    for text in (metrics(run).text, from_socket(run, agent)):
-        result = promtool("check", "metrics", input=text)
-        assert result.returncode == 0 and not result.stdout + result.stderr, result
+    result = promtool("check", "metrics", input=metrics(run).text)
+    assert result.returncode == 0 and not result.stdout + result.stderr, result
     result = promtool("check", "rules", RULES)
     assert result.returncode == 0, result
     result = promtool("test", "rules", TESTS.name, cwd=TESTS.parent)

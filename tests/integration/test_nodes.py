@@ -309,19 +309,12 @@ def shown_as_unwritable(run, agent, kind):
     found = [f for f in doctor["findings"] if f["level"] == "fail"]
     assert any(f["check"] == "nodes.quorum" for f in found), found
     assert sum(f["check"] == "node.state" and "refuses writes" in f["text"] for f in found) == 2, found
-    metrics = control(run, agent, "metrics")
+    metrics = run.holdfast("metrics").out
     label = f'agent="{agent.name}"'
     assert f'holdfast_node_unwritable{{{label},node="n2",error="{kind}"}} 1\n' in metrics, metrics
     assert f'holdfast_node_state{{{label},node="n3",state="unwritable"}} 1\n' in metrics, metrics
     assert f'holdfast_ready{{{label}}} 0\n' in metrics, metrics
     assert len(re.findall(f"node n[23] refuses writes.*{kind}", agent.err)) == 2, agent.err
-
-
-def control(run, agent, question):
-    with contextlib.closing(socket.socket(socket.AF_UNIX)) as client:
-        client.connect(str(run.runtime_dir / agent.name / "control"))
-        client.sendall(question.encode() + b"\n")
-        return b"".join(iter(lambda: client.recv(65536), b"")).decode()
 
 
 def refuses_writes(run, kind):

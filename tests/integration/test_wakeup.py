@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 """Waiting for another host's lock: woken by what nodes tell, and by time where they do not."""
-import os
 import pathlib
 import statistics
 import subprocess

@@ -2,7 +2,7 @@
 #include "reader_fixture.h"
 
 #include "shm/compiler.h"
-#include "shm/exposition.h"
+#include "tools/reader/exposition.h"
 #include "shm/loss.h"
 #include "shm/measures.h"
 
@@ -13,14 +13,14 @@ static const hf_time now = {NOW_NS};
 /* To be freed. */
 static char *text_of(const char *agent, const char *state, const struct hf_table *table)
 {
-    const struct hf_exposition e = {
+    const struct exposition e = {
         .agent = agent, .state = state, .now = now, .wall_ms = INT64_C(1800000000500)};
     char *text = NULL;
     size_t length;
     FILE *out = open_memstream(&text, &length);
 
     assert_non_null(out);
-    hf_exposition_write(&e, table, out);
+    exposition_write(&e, table, out);
     assert_int_equal(fclose(out), 0);
     return text;
 }

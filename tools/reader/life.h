@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "shm/exposition.h"
+#include "tools/reader/exposition.h"
 #include "shm/nstime.h"
 #include "shm/table.h"
 

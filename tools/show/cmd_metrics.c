@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "shm/exposition.h"
+#include "tools/reader/exposition.h"
 #include "shm/status.h"
 #include "tools/common/args.h"
 #include "tools/common/exit_code.h"
@@ -47,14 +47,14 @@ static int look(const char *agent, struct subject *ret)
 static void write_metrics(const struct subject *s, FILE *out)
 {
     bool known = s->code == EXIT_OK;
-    const struct hf_exposition e = {
+    const struct exposition e = {
         .agent = s->reader.place.agent,
         .state = known ? life_verdict_name(s->life.verdict) : HF_AGENT_NONE,
         .now = reader_now(),
         .wall_ms = wall_now_ms(),
     };
 
-    hf_exposition_write(&e, known ? &s->reader.table : NULL, out);
+    exposition_write(&e, known ? &s->reader.table : NULL, out);
 }
 
 static int say(int code, const char *why)

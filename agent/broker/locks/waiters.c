@@ -483,7 +483,8 @@ void waiters_kick(struct resource *r)
         return;
     /* (!) Other hosts' turn, after this host had its own. A try behind a waiter gains nothing by
      * haste. */
-    if (hf_time_before(now, r->work->yield_until) && !waiter_tries(TAILQ_FIRST(&r->work->waiters))) {
+    if (hf_time_before(now, r->work->yield_until) &&
+        !waiter_tries(TAILQ_FIRST(&r->work->waiters))) {
         loop_timer_set(locks->loop, &r->work->retry, r->work->yield_until);
         return;
     }

@@ -1,15 +1,15 @@
-/* How one metric is written; private to shm/exposition*.c. */
-#ifndef HOLDFAST_SHM_EXPOSITION_WRITE_H
-#define HOLDFAST_SHM_EXPOSITION_WRITE_H
+/* How one metric is written; private to tools/reader/exposition*.c. */
+#ifndef HOLDFAST_TOOLS_READER_EXPOSITION_WRITE_H
+#define HOLDFAST_TOOLS_READER_EXPOSITION_WRITE_H
 
-#include "shm/exposition.h"
+#include "tools/reader/exposition.h"
 
 #define HF_METRIC_GAUGE     "gauge"
 #define HF_METRIC_COUNTER   "counter"
 #define HF_METRIC_HISTOGRAM "histogram"
 
 struct hf_metrics {
-    const struct hf_exposition *e;
+    const struct exposition *e;
     const struct hf_table *table;
     FILE *out;
 };
@@ -41,7 +41,7 @@ double hf_metric_age(const struct hf_metrics *m, int64_t at_ns);
 /* It has clients, though it may hang. */
 bool hf_metric_lives(const struct hf_metrics *m);
 
-void hf_exposition_nodes(const struct hf_metrics *m);
-void hf_exposition_measures(const struct hf_metrics *m);
+void exposition_nodes(const struct hf_metrics *m);
+void exposition_measures(const struct hf_metrics *m);
 
 #endif

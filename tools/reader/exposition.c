@@ -1,10 +1,10 @@
-#include "shm/exposition.h"
+#include "tools/reader/exposition.h"
 
 #include <string.h>
 
 #include "shm/compiler.h"
 #include "shm/drained.h"
-#include "shm/exposition_write.h"
+#include "tools/reader/exposition_write.h"
 #include "shm/layout.h"
 #include "shm/loss.h"
 #include "shm/measures.h"
@@ -220,7 +220,7 @@ static void write_leases(const struct hf_metrics *m)
         hf_metric_real(m, "validity_least_seconds", NULL, NULL, hf_metric_seconds(least));
 }
 
-void hf_exposition_write(const struct hf_exposition *e, const struct hf_table *table, FILE *out)
+void exposition_write(const struct exposition *e, const struct hf_table *table, FILE *out)
 {
     const struct hf_metrics m = {.e = e, .table = table, .out = out};
 
@@ -236,6 +236,6 @@ void hf_exposition_write(const struct hf_exposition *e, const struct hf_table *t
     write_losses(&m);
     write_leases(&m);
     if (hf_measures_known(table))
-        hf_exposition_measures(&m);
-    hf_exposition_nodes(&m);
+        exposition_measures(&m);
+    exposition_nodes(&m);
 }

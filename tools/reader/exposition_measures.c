@@ -1,6 +1,6 @@
 /* The metrics of section 11: histograms, extremes, failures, the fleet's record. */
 #include "shm/compiler.h"
-#include "shm/exposition_write.h"
+#include "tools/reader/exposition_write.h"
 #include "shm/measures.h"
 
 static const struct {
@@ -126,7 +126,7 @@ static void write_gauges(const struct hf_metrics *m)
                         (double)hf_gauge_read(m->table, gauges[i].gauge));
 }
 
-void hf_exposition_measures(const struct hf_metrics *m)
+void exposition_measures(const struct hf_metrics *m)
 {
     for (unsigned i = 0; i < HF_HISTOGRAMS; i++)
         write_histogram(m, (enum hf_histogram_of)i);

@@ -1,9 +1,8 @@
-/* An agent's table as metrics: the text exposition format 0.0.4 of Prometheus. Agent (control socket) and command
- * (`holdfast metrics`) print by this one, so that both say the same. docs/METRICS.md lists the metrics.
+/* An agent's table as metrics: the text exposition format 0.0.4 of Prometheus. docs/METRICS.md lists the metrics.
  *
  * Any thread of a process that mapped the table; nothing is written to it, and nobody is waited for. */
-#ifndef HOLDFAST_SHM_EXPOSITION_H
-#define HOLDFAST_SHM_EXPOSITION_H
+#ifndef HOLDFAST_TOOLS_READER_EXPOSITION_H
+#define HOLDFAST_TOOLS_READER_EXPOSITION_H
 
 #include <stdint.h>
 #include <stdio.h>
@@ -21,7 +20,7 @@
 #define HF_AGENT_NONE  "none" /* it has no table: it never ran, or ended with nothing held */
 
 /* What the table does not tell. */
-struct hf_exposition {
+struct exposition {
     const char *agent; /* the agent's name: the label `agent` of every sample */
     const char *state; /* one of the words above */
     hf_time now;
@@ -29,6 +28,6 @@ struct hf_exposition {
 };
 
 /* `table` NULL: the agent has none; then `up` and `state` alone are told. */
-void hf_exposition_write(const struct hf_exposition *e, const struct hf_table *table, FILE *out);
+void exposition_write(const struct exposition *e, const struct hf_table *table, FILE *out);
 
 #endif

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "shm/compiler.h"
-#include "shm/exposition_write.h"
+#include "tools/reader/exposition_write.h"
 #include "shm/measures.h"
 #include "shm/node_words.h"
 #include "shm/status.h"
@@ -149,7 +149,7 @@ static void write_ready(const struct hf_metrics *m, const struct rows *rows)
                     ready && strcmp(m->e->state, HF_AGENT_ALIVE) == 0);
 }
 
-void hf_exposition_nodes(const struct hf_metrics *m)
+void exposition_nodes(const struct hf_metrics *m)
 {
     struct rows rows;
 

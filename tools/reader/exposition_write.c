@@ -1,4 +1,4 @@
-#include "shm/exposition_write.h"
+#include "tools/reader/exposition_write.h"
 
 #include <inttypes.h>
 #include <string.h>
