@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Waiting for another host's lock: woken by what nodes tell, and by time where they do not."""
+import os
 import pathlib
 import statistics
 import subprocess
@@ -13,6 +14,7 @@ from history import longest_wait, read  # noqa: E402
 from rig import BUILD, SLOW, agent_env, boottime_ns, main, scenario, wait_until  # noqa: E402
 from views import counters, node_rows, wait_node  # noqa: E402
 
+FULL = bool(os.environ.get("HOLDFAST_FULL"))
 POLL_S = 0.25  # the longest time between rounds for a waiter whom nobody tells
 
 
