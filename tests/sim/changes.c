@@ -480,8 +480,12 @@ void changes_plan(void)
         p->quorum = p->nodes / 2 + 1;
     }
     p->tolerant = p->flushes = false;
-    p->gentle = rng_chance(rng, GENTLE);
-    p->lies = !p->gentle && p->nodes >= 3 && rng_chance(rng, LYING);
+    if (wide_lies && p->nodes < 3) {
+        p->nodes = 3;
+        p->quorum = 2;
+    }
+    p->gentle = rng_chance(rng, GENTLE) && !wide_lies;
+    p->lies = !p->gentle && p->nodes >= 3 && (rng_chance(rng, LYING) || wide_lies);
     if (p->gentle || p->lies)
         memset(p->fault, 0, sizeof(p->fault));
     p->amnesia = !p->gentle;

@@ -99,6 +99,7 @@ static void on_lie(struct sim_event *e)
     sim_trace("n%d lies: version %d, state %d, %s", liar->number, (int)r.version, (int)r.state,
               digest);
     vnode_set_record(liar, text, digest);
+    sim.seen[SEEN_LIE] = true;
 }
 
 void liars_check(const struct sim_host *host, const struct fleet_record *r)

@@ -169,7 +169,7 @@ static int report(const struct tally *t, double seconds)
 static void usage(void)
 {
     fputs("sim [--schedules N] [--seed S] [--jobs J] [--stop-at-first] [--trace] [--digest] "
-          "[--any] [--wide all|none|KIND,...] [--every]\n",
+          "[--any] [--wide all|none|KIND,...] [--every] [--lies]\n",
           stderr);
     exit(64);
 }
@@ -185,6 +185,7 @@ static void parse(int argc, char **argv)
                                           {"any", no_argument, NULL, 'a'},
                                           {"wide", required_argument, NULL, 'w'},
                                           {"every", no_argument, NULL, 'e'},
+                                          {"lies", no_argument, NULL, 'l'},
                                           {0}};
     bool schedules_given = false;
     int c;
@@ -219,6 +220,9 @@ static void parse(int argc, char **argv)
             break;
         case 'e':
             wide_every = true;
+            break;
+        case 'l':
+            wide_lies = true;
             break;
         default:
             usage();

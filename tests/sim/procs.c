@@ -311,6 +311,7 @@ void proc_group_kill(struct sim_proc *p, int group)
     if (!p->job_alive)
         return;
     sim_trace("h%d p%d SIGKILL to group %d", p->host->number, p->number, group);
+    sim.seen[SEEN_GROUP_KILL] = true;
     for (int i = 0; i < 2; i++) {
         if (p->guardian[i].group == group)
             p->guardian[i].alive = false;

@@ -38,6 +38,8 @@ const char *const sim_seen_names[SEENS] = {
     [SEEN_FORCED] = "forced release",
     [SEEN_SHARED] = "shared hold",
     [SEEN_ALONE] = "hold alone",
+    [SEEN_LIE] = "a member lies",
+    [SEEN_GROUP_KILL] = "group killed",
 };
 
 void sim_violation(const char *check, const char *format, ...)

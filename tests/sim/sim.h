@@ -157,6 +157,8 @@ enum sim_seen { /* what the report counts: in how many schedules it happened */
                 SEEN_FORCED,
                 SEEN_SHARED,
                 SEEN_ALONE,
+                SEEN_LIE,
+                SEEN_GROUP_KILL,
                 SEENS
 };
 extern const char *const sim_seen_names[SEENS];

@@ -37,7 +37,7 @@ static const double likelihood[WIDES] = {
 };
 
 uint32_t wide_allowed = (1u << WIDES) - 1;
-bool wide_every;
+bool wide_every, wide_lies;
 
 static struct sim_rng rng[WIDES];
 

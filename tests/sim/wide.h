@@ -26,6 +26,8 @@ extern const char *const sim_wide_names[WIDES];
 /* Which of them may be drawn, bit per kind, and whether each is in every schedule. */
 extern uint32_t wide_allowed;
 extern bool wide_every;
+/* Of three nodes or more that change, one lies in each schedule. */
+extern bool wide_lies;
 
 /* Names with commas between them, "all" or "none". False: one is not known. */
 bool wide_parse(const char *list, uint32_t *ret_mask);
