@@ -660,10 +660,12 @@ def main():
     parser.add_argument("-k", metavar="PATTERN", default="", help="only scenarios whose title contains it")
     parser.add_argument("--list", action="store_true", help="print the titles")
     parser.add_argument("--shard", metavar="I/N", default="0/1", help="every Nth scenario, from the Ith")
+    parser.add_argument("--only", choices=("timed", "sanitized"), help="only scenarios that run without, or with, a sanitizer")
     options = parser.parse_args()
     dispositions.restore()
     shard, shards = (int(part) for part in options.shard.split("/"))
-    chosen = [(i, row) for i, row in enumerate(SCENARIOS) if options.k in row[0] and i % shards == shard]
+    those = [row for row in SCENARIOS if not options.only or row[3] == (options.only == "sanitized")]
+    chosen = [(i, row) for i, row in enumerate(those) if options.k in row[0] and i % shards == shard]
     if options.list:
         print("\n".join(row[0] for _, row in chosen))
         return

@@ -31,6 +31,7 @@ import standstill  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SUPPORT = ROOT / "tests" / "support"
+KINDS = ("unit", "torture", "integration")
 UNIT_TIMEOUT_S = 120
 INTEGRATION_TIMEOUT_S = 600
 SANITIZER_SLOWDOWN = 3
@@ -41,20 +42,12 @@ LONGEST = {"integration": ("simulator", "upgrade", "interop", "steps", "young_no
                            "bench", "proxies", "holders", "exclusion", "faults", "history", "watchdog", "fleet_longer", "fleet_remedies",
                            "fleet_again", "fleet_way_back", "fleet"),
            "unit": ("guardian", "agent_renewal", "agent_renewal_end", "agent_renewal_handoff", "agent_releaser")}
-# Scenarios that a build with a sanitizer runs with --all or HOLDFAST_FULL only: what of the product runs in them runs in others
+# Scenarios that a build with a sanitizer runs with --full or HOLDFAST_FULL only: what of the product runs in them runs in others
 # under that sanitizer, too, or has nothing for it to see. The build without runs all of them.
-NO_SANITIZER = "none of its scenarios runs with a sanitizer"
 LEFT_OUT = {
     "address": {
-        "bench": NO_SANITIZER,
-        "completion": NO_SANITIZER,
         "chaos": "the judge is in Python; the rest of it runs without sanitizers only",
         "examples": "they are around run and the library, which the other scenarios are full of",
-        "interop": NO_SANITIZER,
-        "steps": NO_SANITIZER,
-        "torture": NO_SANITIZER,
-        "upgrade": NO_SANITIZER,
-        "young_nodes": NO_SANITIZER,
     },
 }
 LEFT_OUT["thread"] = {
@@ -106,7 +99,18 @@ def role_of(program):
     return marked.group(1).lower() if marked else "contract" if program.kind == "integration" else "net"
 
 
-def find_programs(build, kinds):
+def scenarios_of(path, only):
+    """How many of a file's scenarios run, and the words that say which."""
+    text = path.read_text()
+    count, timed = text.count("\n@scenario("), text.count("sanitizers=False")
+    if only == "timed" and path.stem[len("test_"):] not in LEFT_OUT["address"]:
+        return timed, ["--only", "timed"]
+    if only == "sanitized":
+        return count - timed, ["--only", "sanitized"]
+    return max(count, 1), []
+
+
+def find_programs(build, kinds, only=""):
     found = []
     if "unit" in kinds:
         for path in sorted((ROOT / "tests" / "unit").glob("test_*.c*")):
@@ -117,10 +121,11 @@ def find_programs(build, kinds):
             found.append(Program("torture", name, [str(build / "tests" / f"torture_{name}")]))
     if "integration" in kinds:
         for path in sorted((ROOT / "tests" / "integration").glob("test_*.py")):
-            shards = -(-path.read_text().count("\n@scenario(") // SHARD_SCENARIOS) or 1
+            count, words = scenarios_of(path, only)
+            shards = -(-count // SHARD_SCENARIOS)
             for i in range(shards):
                 name = path.stem[len("test_"):] + (f"-{i + 1}" if shards > 1 else "")
-                command = [sys.executable, str(path), "--shard", f"{i}/{shards}"]
+                command = [sys.executable, str(path), "--shard", f"{i}/{shards}", *words]
                 found.append(Program("integration", name, command))
     return sorted(found, key=turn_of)
 
@@ -393,11 +398,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--results", type=pathlib.Path, help="folder that gets a file of outcomes")
-    parser.add_argument("--kind", choices=("unit", "torture", "integration"))
+    parser.add_argument("--kind", choices=KINDS)
     parser.add_argument("--role", choices=("contract", "net"), help="only those programs")
     parser.add_argument("--list", action="store_true", help="print role, kind and name of each program, and run none")
     parser.add_argument("--only", default="", help="part of 'program: test name', or of the program's name")
-    parser.add_argument("--all", action="store_true", default=bool(os.environ.get("HOLDFAST_FULL")),
+    parser.add_argument("--timed", action="store_true", help="only what no sanitizer's build runs: torture tests, scenarios that depend on time")
+    parser.add_argument("--full", action="store_true", default=bool(os.environ.get("HOLDFAST_FULL")),
                         help="with a sanitizer: also what LEFT_OUT names")
     parser.add_argument("--sanitize", default="", choices=("", "address", "thread"))
     # A test mostly waits (an eighth of a processor each, a quarter with a sanitizer): more at a time than there are processors.
@@ -416,12 +422,14 @@ def main():
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
 
-    kinds = (options.kind,) if options.kind else ("unit", "integration") + (() if options.sanitize else ("torture",))
-    programs = find_programs(options.build, kinds)
+    kinds = (options.kind,) if options.kind else KINDS if not options.sanitize else ("unit", "integration")
+    if options.timed:
+        kinds = [kind for kind in kinds if kind != "unit"]
+    programs = find_programs(options.build, kinds, "timed" if options.timed else "sanitized" if options.sanitize else "")
     programs += on_servers(programs, options.server) + [p for build in options.hiredis for p in with_hiredis(programs, build)]
     if options.only:
         programs = [p for p in programs if options.only in f"{p.kind}: {p.name}"] or narrow(programs, options.only)
-    elif not options.all:
+    elif not options.full:
         programs = [p for p in programs if not is_left_out(p, options.sanitize)]
     if options.role:
         programs = [p for p in programs if role_of(p) == options.role]
