@@ -14,7 +14,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/socket.h>
 
 #include "shm/layout.h"
 
@@ -63,9 +62,6 @@ const char *node_address_shown(const struct node_address *address,
 
 /* The one form of what a person wrote; false: it is no seat. */
 bool node_address_seat_read(const char *text, char ret_seat[HF_NODE_TEXT_MAX + 1]);
-/* The seat of a peer; "": it has none, such as a unix socket without an absolute path. */
-void node_address_seat_of(const struct sockaddr *peer, socklen_t length,
-                          char ret_seat[HF_NODE_TEXT_MAX + 1]);
 /* The seat that a configured address names without a look-up; "": a name. */
 void node_address_seat_named(const struct node_address *address,
                              char ret_seat[HF_NODE_TEXT_MAX + 1]);

@@ -1,7 +1,6 @@
 /* Seats: addresses as connected, each in its one form. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/un.h>
@@ -30,36 +29,6 @@ static void seat_v6(const struct in6_addr *ip, in_port_t port, char ret_seat[HF_
     }
     (void)inet_ntop(AF_INET6, ip, text, sizeof(text));
     snprintf(ret_seat, HF_NODE_TEXT_MAX + 1, "[%s]:%u", text, ntohs(port));
-}
-
-static void seat_unix(const struct sockaddr *peer, socklen_t length,
-                      char ret_seat[HF_NODE_TEXT_MAX + 1])
-{
-    const size_t before = offsetof(struct sockaddr_un, sun_path);
-    const char *path = (const char *)peer + before;
-
-    if (length > before && path[0] == '/')
-        snprintf(ret_seat, HF_NODE_TEXT_MAX + 1, "%.*s", (int)(length - before), path);
-}
-
-void node_address_seat_of(const struct sockaddr *peer, socklen_t length,
-                          char ret_seat[HF_NODE_TEXT_MAX + 1])
-{
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-
-    ret_seat[0] = '\0';
-    if (length < offsetof(struct sockaddr, sa_data)) {
-        return;
-    } else if (peer->sa_family == AF_INET && length >= sizeof(v4)) {
-        memcpy(&v4, peer, sizeof(v4));
-        seat_v4(&v4.sin_addr, v4.sin_port, ret_seat);
-    } else if (peer->sa_family == AF_INET6 && length >= sizeof(v6)) {
-        memcpy(&v6, peer, sizeof(v6));
-        seat_v6(&v6.sin6_addr, v6.sin6_port, ret_seat);
-    } else if (peer->sa_family == AF_UNIX) {
-        seat_unix(peer, length, ret_seat);
-    }
 }
 
 /* Digits only, 1 to 65535. */

@@ -108,12 +108,12 @@ static void check_as_a_start(const struct config *c, const struct host *host, st
 {
     static struct config now; /* as in main() */
     static struct config_report report;
-    static struct node_look looks[HF_NODES_MAX];
+    static struct trial nodes[HF_NODES_MAX];
     const struct config_report *whole = f->report;
 
     now = *c;
     report = *f->report;
-    check_fleet(&now, host, looks, f);
+    check_fleet(&now, host, nodes, f);
     for (int i = 0; i < now.node_count; i++) {
         int place = config_place_of(c, now.nodes[i].id);
 
@@ -122,7 +122,7 @@ static void check_as_a_start(const struct config *c, const struct host *host, st
     f->report = &report;
     warn_even(&now, f);
     check_leases(&now, host, f);
-    check_nodes(&now, looks, f);
+    check_nodes(&now, nodes, f);
     f->report = whole;
 }
 

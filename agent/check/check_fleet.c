@@ -62,28 +62,34 @@ static void say_record(const struct config *c, const struct config *now, struct 
 
 /* --- what the nodes tell ------------------------------------------------------------------------ */
 
+static void ask_nodes(const struct config *c, struct trial *ret_nodes)
+{
+    for (int i = 0; i < c->node_count; i++)
+        ret_nodes[i] = (struct trial){.address = &c->nodes[i], .asks_rights = true};
+    (void)trial_run(ret_nodes, c->node_count, PATIENCE);
+}
+
 /* As an answer to the broker. */
-static void hear(struct fleet *f, const struct config *c, int i, const struct node_look *look,
+static void hear(struct fleet *f, const struct config *c, int i, const struct trial *there,
                  hf_time now)
 {
     char text[FLEET_TEXT_SIZE], digest[FLEET_DIGEST_LEN + 1] = "";
     size_t length = 0;
 
-    if (look->outcome != NODE_LOOK_ANSWERED ||
-        (look->recorded != HF_OK && look->recorded != HF_ENOTHELD))
+    if (!there->answered || (there->recorded != HF_OK && there->recorded != HF_ENOTHELD))
         return;
-    fleet_on_up(f, i, look->peer);
-    if (look->recorded == HF_OK) {
-        length = fleet_record_text(&look->record, text);
+    fleet_on_up(f, i, there->peer);
+    if (there->recorded == HF_OK) {
+        length = fleet_record_text(&there->record, text);
         fleet_record_digest(text, length, digest);
     }
     (void)fleet_on_answer(f, i, "-", digest, now, now);
     fleet_on_record(f, i, digest, text, length);
-    fleet_on_usable(f, i, !node_facts_refusal(c, &look->facts), false);
+    fleet_on_usable(f, i, !node_facts_refusal(c, &there->facts), false);
 }
 
 /* Whether an agent of that configuration would start again by a record that its nodes have. */
-static bool find_later(struct look *l, const struct config *c, const struct node_look *looks)
+static bool find_later(struct look *l, const struct config *c, const struct trial *nodes)
 {
     hf_time now = clock_now();
     struct fleet_record own;
@@ -97,7 +103,7 @@ static bool find_later(struct look *l, const struct config *c, const struct node
 
         node_address_seat_named(&c->nodes[i], named);
         fleet_on_configured(&l->fleet, i, named);
-        hear(&l->fleet, c, i, &looks[i], now);
+        hear(&l->fleet, c, i, &nodes[i], now);
     }
     fleet_next(&l->fleet, now, UINT32_MAX, &l->action);
     if (l->action.step != FLEET_AGAIN)
@@ -112,7 +118,7 @@ static void go_by(const struct look *l, bool settled, struct config *now)
     config_go_by(now, &l->record, settled, l->memory.here);
 }
 
-void check_fleet(struct config *c, const struct host *host, struct node_look *ret_looks,
+void check_fleet(struct config *c, const struct host *host, struct trial *ret_nodes,
                  struct findings *f)
 {
     char dir[sizeof(c->runtime_dir) + sizeof(c->name) + 2];
@@ -120,7 +126,7 @@ void check_fleet(struct config *c, const struct host *host, struct node_look *re
     bool told = false;
 
     if (!l) {
-        nodes_look(c->nodes, c->node_count, PATIENCE, ret_looks);
+        ask_nodes(c, ret_nodes);
         return;
     }
     l->file = *c;
@@ -128,8 +134,8 @@ void check_fleet(struct config *c, const struct host *host, struct node_look *re
     if (fleet_start_find(c, dir, &host->clock, &l->memory, &l->record))
         go_by(l, hf_time_reached(clock_now(), fleet_record_settles(&l->record, l->memory.from)), c);
     for (int round = 0; round < FLEET_ROUNDS; round++) {
-        nodes_look(c->nodes, c->node_count, PATIENCE, ret_looks);
-        if (!find_later(l, c, ret_looks))
+        ask_nodes(c, ret_nodes);
+        if (!find_later(l, c, ret_nodes))
             break;
         go_by(l, l->record.state == FLEET_COMPLETE, c); /* after a quarantine */
         told = true;

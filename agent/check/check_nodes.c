@@ -7,40 +7,39 @@
 #include "agent/broker/nodes/sentinels.h"
 #include "agent/check/parts.h"
 #include "agent/config/config_fleet.h"
-#include "agent/redis/node_look.h"
 #include "shm/status.h"
 
 /* The first node of the list that leads to the same server; -1: none. */
-static int same_server(const struct node_look *looks, int node)
+static int same_server(const struct trial *nodes, int node)
 {
     for (int i = 0; i < node; i++)
-        if (looks[i].outcome == NODE_LOOK_ANSWERED && looks[node].outcome == NODE_LOOK_ANSWERED &&
-            strcmp(looks[i].facts.run_id, looks[node].facts.run_id) == 0)
+        if (nodes[i].answered && nodes[node].answered &&
+            strcmp(nodes[i].facts.run_id, nodes[node].facts.run_id) == 0)
             return i;
     return -1;
 }
 
 /* How the node differs from this configuration, by its record or, where it has none, by its sentinel. */
-static bool differs(const struct config *c, const struct node_look *look, int i, char *ret_text,
+static bool differs(const struct config *c, const struct trial *there, int i, char *ret_text,
                     size_t size)
 {
     struct fleet_record own;
 
-    if (look->recorded == HF_ENOTHELD)
-        return sentinel_differs(&look->sentinel, c, i, ret_text, size);
+    if (there->recorded == HF_ENOTHELD)
+        return sentinel_differs(&there->sentinel, c, i, ret_text, size);
     /* The record of a fleet that has changed goes before the list of the configuration. */
-    if (look->recorded == HF_OK && !c->new_list && config_is_of(c, &look->record, ""))
+    if (there->recorded == HF_OK && !c->new_list && config_is_of(c, &there->record, ""))
         return false;
     config_fleet(c, &own);
-    if (look->recorded == HF_OK)
-        return fleet_record_differs(&look->record, &own, c->nodes[i].id, ret_text, size);
+    if (there->recorded == HF_OK)
+        return fleet_record_differs(&there->record, &own, c->nodes[i].id, ret_text, size);
     snprintf(ret_text, size, "the fleet's record on node %s %s", c->nodes[i].id,
-             look->recorded == HF_EVERSION ? "is of a later version of Holdfast: upgrade this host"
-                                           : "cannot be read");
+             there->recorded == HF_EVERSION ? "is of a later version of Holdfast: upgrade this host"
+                                            : "cannot be read");
     return true;
 }
 
-static bool same_fleet(const struct node_look *x, const struct node_look *y)
+static bool same_fleet(const struct trial *x, const struct trial *y)
 {
     const struct node_sentinel *a = &x->sentinel, *b = &y->sentinel;
 
@@ -66,18 +65,18 @@ static void list_others(const struct config *c, unsigned which, char *ret_text, 
 }
 
 /* All nodes of one other fleet are one finding, at its first node. */
-static void judge_fleet(const struct config *c, const struct node_look *looks, unsigned which,
+static void judge_fleet(const struct config *c, const struct trial *nodes, unsigned which,
                         struct findings *f)
 {
     const struct config_report *r = f->report;
     int first = __builtin_ctz(which);
-    int64_t theirs = looks[first].recorded == HF_OK ? looks[first].record.ttl_max_ms
-                                                    : looks[first].sentinel.ttl_max_ms;
+    int64_t theirs = nodes[first].recorded == HF_OK ? nodes[first].record.ttl_max_ms
+                                                    : nodes[first].sentinel.ttl_max_ms;
     int64_t longest = theirs > c->ttl_max_ms ? theirs : c->ttl_max_ms;
     int line = theirs != c->ttl_max_ms ? r->line[CONFIG_ID_ttl_max] : r->node_line[first];
     char text[256], others[200];
 
-    (void)differs(c, &looks[first], first, text, sizeof(text));
+    (void)differs(c, &nodes[first], first, text, sizeof(text));
     list_others(c, which, others, sizeof(others));
     if (c->new_list)
         find_warning(f, line, "%s%s: --new-list replaces that", text, others);
@@ -88,31 +87,31 @@ static void judge_fleet(const struct config *c, const struct node_look *looks, u
                    text, others, (double)timing_quarantine(hf_ms(longest)).ns / HF_NS_PER_SEC + 1);
 }
 
-static void judge_sentinels(const struct config *c, const struct node_look *looks,
-                            unsigned answered, struct findings *f)
+static void judge_sentinels(const struct config *c, const struct trial *nodes, unsigned answered,
+                            struct findings *f)
 {
     unsigned foreign = 0;
     char text[256];
 
     for (int i = 0; i < c->node_count; i++)
-        if (answered >> i & 1 && differs(c, &looks[i], i, text, sizeof(text)))
+        if (answered >> i & 1 && differs(c, &nodes[i], i, text, sizeof(text)))
             foreign |= 1u << i;
     while (foreign) {
-        const struct node_look *one = &looks[__builtin_ctz(foreign)];
+        const struct trial *one = &nodes[__builtin_ctz(foreign)];
         unsigned alike = 0;
 
         for (int i = 0; i < c->node_count; i++)
-            if (foreign >> i & 1 && same_fleet(&looks[i], one))
+            if (foreign >> i & 1 && same_fleet(&nodes[i], one))
                 alike |= 1u << i;
-        judge_fleet(c, looks, alike, f);
+        judge_fleet(c, nodes, alike, f);
         foreign &= ~alike;
     }
 }
 
 /* The record by which an agent of this configuration would go: that of most nodes. NULL: none, or as many have
  * another one. */
-static const struct fleet_record *record_of_most(const struct config *c,
-                                                 const struct node_look *looks, unsigned answered)
+static const struct fleet_record *record_of_most(const struct config *c, const struct trial *nodes,
+                                                 unsigned answered)
 {
     const struct fleet_record *best = NULL;
     int most = 0;
@@ -121,18 +120,18 @@ static const struct fleet_record *record_of_most(const struct config *c,
     for (int i = 0; i < c->node_count; i++) {
         int count = 0;
 
-        if (!(answered >> i & 1) || looks[i].recorded != HF_OK)
+        if (!(answered >> i & 1) || nodes[i].recorded != HF_OK)
             continue;
         for (int k = 0; k < c->node_count; k++)
-            count += answered >> k & 1 && looks[k].recorded == HF_OK &&
-                     strcmp(looks[k].record.fleet, looks[i].record.fleet) == 0;
+            count += answered >> k & 1 && nodes[k].recorded == HF_OK &&
+                     strcmp(nodes[k].record.fleet, nodes[i].record.fleet) == 0;
         if (count > most)
             tie = false;
-        else if (count == most && strcmp(best->fleet, looks[i].record.fleet) != 0)
+        else if (count == most && strcmp(best->fleet, nodes[i].record.fleet) != 0)
             tie = true;
         if (count > most) {
             most = count;
-            best = &looks[i].record;
+            best = &nodes[i].record;
         }
     }
     return tie || !best || best->count != c->node_count ? NULL : best;
@@ -150,48 +149,48 @@ static const char *seat_in(const struct fleet_record *record, const char *id)
 }
 
 /* What an agent would do about addresses: the record counts. Returns the nodes that answer at another place. */
-static unsigned judge_seats(const struct config *c, const struct node_look *looks,
-                            unsigned answered, struct findings *f)
+static unsigned judge_seats(const struct config *c, const struct trial *nodes, unsigned answered,
+                            struct findings *f)
 {
-    const struct fleet_record *record = record_of_most(c, looks, answered);
+    const struct fleet_record *record = record_of_most(c, nodes, answered);
     unsigned elsewhere = 0;
 
     for (int i = 0; record && !c->new_list && i < c->node_count; i++) {
         const char *seat = seat_in(record, c->nodes[i].id);
         int line = f->report->node_line[i];
 
-        if (!seat || !looks[i].peer[0] || strcmp(seat, looks[i].peer) == 0)
+        if (!seat || !nodes[i].peer[0] || strcmp(seat, nodes[i].peer) == 0)
             continue;
         elsewhere |= 1u << i;
         find_warning(f, line,
                      "node %s is at %s for this fleet, and this leads to %s: agents go to %s",
-                     c->nodes[i].id, seat, looks[i].peer, seat);
+                     c->nodes[i].id, seat, nodes[i].peer, seat);
     }
     for (int i = 0; record && !c->new_list && i < c->node_count; i++)
-        if (answered >> i & 1 && looks[i].recorded == HF_OK &&
-            strcmp(looks[i].record.fleet, record->fleet) != 0)
+        if (answered >> i & 1 && nodes[i].recorded == HF_OK &&
+            strcmp(nodes[i].record.fleet, record->fleet) != 0)
             find_warning(f, f->report->node_line[i],
                          "node %s (%s) belongs to another fleet (%.8s; this one is %.8s)",
-                         c->nodes[i].id, c->nodes[i].text, looks[i].record.fleet, record->fleet);
+                         c->nodes[i].id, c->nodes[i].text, nodes[i].record.fleet, record->fleet);
     return elsewhere;
 }
 
 /* Returns whether its sentinel can be judged: it answers, and nothing else is against it. */
-static bool judge(const struct config *c, const struct node_look *looks, int i, struct findings *f)
+static bool judge(const struct config *c, const struct trial *nodes, int i, struct findings *f)
 {
-    const struct node_look *look = &looks[i];
+    const struct trial *there = &nodes[i];
     const struct node_address *a = &c->nodes[i];
-    int line = f->report->node_line[i], other = same_server(looks, i);
+    int line = f->report->node_line[i], other = same_server(nodes, i);
     const char *refusal;
 
-    if (look->lacks[0])
+    if (there->lacks[0])
         find_warning(f, line, "node %s (%s): %s; without them waiters poll", a->id, a->text,
-                     look->lacks);
-    if (look->outcome == NODE_LOOK_AWAY) {
-        find_warning(f, line, "node %s (%s) does not answer: %s", a->id, a->text, look->text);
-    } else if (look->outcome == NODE_LOOK_REFUSED) {
-        find_fault(f, line, "node %s (%s): %s", a->id, a->text, look->text);
-    } else if ((refusal = node_facts_refusal(c, &look->facts))) {
+                     there->lacks);
+    if (trial_may_pass(there)) {
+        find_warning(f, line, "node %s (%s) does not answer: %s", a->id, a->text, there->text);
+    } else if (!there->answered) {
+        find_fault(f, line, "node %s (%s): %s", a->id, a->text, there->text);
+    } else if ((refusal = node_facts_refusal(c, &there->facts))) {
         find_fault(f, line, "node %s (%s): %s", a->id, a->text, refusal);
     } else if (other >= 0) {
         find_fault(f, line, "node %s (%s): it is the same server as node %s; list each server once",
@@ -202,22 +201,22 @@ static bool judge(const struct config *c, const struct node_look *looks, int i, 
     return false;
 }
 
-void check_nodes(const struct config *c, const struct node_look *looks, struct findings *f)
+void check_nodes(const struct config *c, const struct trial *nodes, struct findings *f)
 {
     unsigned answered = 0, elsewhere;
-    int before = f->faults, there;
+    int before = f->faults, count;
 
     for (int i = 0; i < c->node_count; i++)
-        if (judge(c, looks, i, f))
+        if (judge(c, nodes, i, f))
             answered |= 1u << i;
-    judge_sentinels(c, looks, answered, f);
-    elsewhere = judge_seats(c, looks, answered, f);
-    there = __builtin_popcount(answered & ~elsewhere);
-    f->no_quorum = there < c->quorum;
+    judge_sentinels(c, nodes, answered, f);
+    elsewhere = judge_seats(c, nodes, answered, f);
+    count = __builtin_popcount(answered & ~elsewhere);
+    f->no_quorum = count < c->quorum;
     if (f->no_quorum)
         find_warning(f, 0, "%d of %d nodes answer as they should, and %d are needed for any lock",
-                     there, c->node_count, c->quorum);
+                     count, c->node_count, c->quorum);
     else if (f->faults == before)
-        find_fact("nodes: %d of %d answer as they should, %d are needed", there, c->node_count,
+        find_fact("nodes: %d of %d answer as they should, %d are needed", count, c->node_count,
                   c->quorum);
 }

@@ -4,16 +4,15 @@
 
 #include "agent/check/findings.h"
 #include "agent/process/host.h"
-#include "agent/redis/node_look.h"
+#include "agent/redis/trial.h"
 
 /* What a start would do to leases: those of the agent of that name that runs, or that it left. */
 void check_leases(const struct config *config, const struct host *host, struct findings *findings);
 /* Lays the record by which a start would go over the configuration, and says how the file differs from it. Looks at the nodes
- * of the list that results, for two seconds at most for each list. `ret_looks`: of HF_NODES_MAX. */
-void check_fleet(struct config *config, const struct host *host, struct node_look *ret_looks,
+ * of the list that results, for two seconds at most for each list. `ret_nodes`: of HF_NODES_MAX. */
+void check_fleet(struct config *config, const struct host *host, struct trial *ret_nodes,
                  struct findings *findings);
 /* What the nodes say. */
-void check_nodes(const struct config *config, const struct node_look *looks,
-                 struct findings *findings);
+void check_nodes(const struct config *config, const struct trial *nodes, struct findings *findings);
 
 #endif

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "agent/broker/nodes/node_texts.h"
-#include "agent/redis/node_look.h"
 #include "agent/redis/seat.h"
 #include "agent/redis/trial.h"
 #include "shm/compiler.h"
@@ -70,34 +69,28 @@ static bool read_address(struct fleet_look *l, struct node_address *ret_address)
     return true;
 }
 
-static bool is_about_credentials(const char *text)
-{
-    return strncmp(text, "AUTH", 4) == 0 || strstr(text, "NOAUTH") || strstr(text, "WRONGPASS");
-}
-
 /* It does not answer as a node does. */
-static bool judge_answer(struct fleet_look *l, const struct node_look *there)
+static bool judge_answer(struct fleet_look *l, const struct trial *there)
 {
     const char *at = l->wish.seat;
 
-    if (there->outcome == NODE_LOOK_AWAY)
+    if (there->answered)
+        return true;
+    if (trial_may_pass(there))
         return refuse(l, "let a server answer at %s: %s", at, there->text);
-    if (there->outcome == NODE_LOOK_REFUSED && is_about_credentials(there->text))
+    if (there->error == HF_NODE_ERR_AUTH)
         return refuse(l,
                       "give the server at %s the user and the password that this host's "
                       "configuration has for node %s: %s",
                       at, credentials(l)->id, there->text);
-    if (there->outcome == NODE_LOOK_REFUSED && strstr(there->text, "holdfast:node"))
+    if (strstr(there->text, "holdfast:node"))
         return refuse(
             l, "give an empty server, or flush that one if it is nobody's any more: at %s: %s", at,
             there->text);
-    if (there->outcome == NODE_LOOK_REFUSED)
-        return refuse(l, "give the address of a server that can be a node: at %s: %s", at,
-                      there->text);
-    return true;
+    return refuse(l, "give the address of a server that can be a node: at %s: %s", at, there->text);
 }
 
-static bool judge_identity(struct fleet_look *l, const struct node_look *there)
+static bool judge_identity(struct fleet_look *l, const struct trial *there)
 {
     const char *refusal;
 
@@ -120,7 +113,7 @@ static const char *member_at(const struct fleet_record *r, const char *seat)
 }
 
 /* (!) What it has of a fleet may be counted by somebody, and what it had may have been forgotten. */
-static bool judge_record(struct fleet_look *l, const struct node_look *there)
+static bool judge_record(struct fleet_look *l, const struct trial *there)
 {
     const struct fleet_record *theirs = &there->record;
     const char *at = l->wish.seat, *member;
@@ -163,7 +156,7 @@ static bool all_private(const struct fleet_record *r)
 }
 
 /* (!) A private seat is another server on each host. */
-static bool judge_seat(struct fleet_look *l, const struct node_look *there)
+static bool judge_seat(struct fleet_look *l, const struct trial *there)
 {
     if (!there->peer[0])
         return refuse(l, "give an absolute path, or HOST:PORT: %s is no address for all hosts",
@@ -180,12 +173,12 @@ static bool judge_seat(struct fleet_look *l, const struct node_look *there)
 static bool look_at_new(struct fleet_look *l)
 {
     struct node_address address;
-    struct node_look there;
+    struct trial there = {.address = &address, .asks_rights = true, .seeks_keys = true};
     bool good;
 
     if (!read_address(l, &address))
         return false;
-    node_look_new(&address, PATIENCE, &there);
+    (void)trial_run(&there, 1, PATIENCE);
     explicit_bzero(&address, sizeof(address)); /* a password */
     good = judge_answer(l, &there) && judge_identity(l, &there) && judge_record(l, &there) &&
            judge_seat(l, &there);

@@ -70,7 +70,7 @@ static void judge_address(struct reload_check *c, int node, const struct trial *
                "node %s has not been up since this agent began, so it is not known whether %s is "
                "the same server: try again when the node is up at %s",
                id, address, c->now->nodes[node].text);
-    else if (before->answered && strcmp(before->run_id, row.run_id) != 0)
+    else if (before->answered && strcmp(before->facts.run_id, row.run_id) != 0)
         refuse(c, "node %s: another server than before answers at its present address %s", id,
                c->now->nodes[node].text);
     else if (before->connected && !before->answered)
@@ -79,9 +79,9 @@ static void judge_address(struct reload_check *c, int node, const struct trial *
             "node %s: it cannot be told which server is at its present address %s (%s), and other "
             "hosts may ask that one: stop it first",
             id, c->now->nodes[node].text, before->text);
-    else if (strcmp(there->run_id, row.run_id) == 0)
+    else if (strcmp(there->facts.run_id, row.run_id) == 0)
         return;
-    else if ((owner = owner_of(c, there->run_id)))
+    else if ((owner = owner_of(c, there->facts.run_id)))
         refuse(c, "node %s: %s leads to the server of node %s", id, address, owner);
     else
         refuse(

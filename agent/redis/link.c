@@ -1,5 +1,4 @@
 /* The connection of a link: addresses, connecting, its end, and the next attempt. */
-#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -27,8 +26,9 @@ uint32_t link_random(struct link *link)
     return draw_next(&link->random);
 }
 
-void link_show_text(const char *password, char to[LINK_TEXT_MAX], const char *from)
+void link_copy_text(const struct link *link, char to[LINK_TEXT_MAX], const char *from)
 {
+    const char *password = link->options.address->password;
     size_t i;
 
     if (password[0] && strstr(from, password))
@@ -36,11 +36,6 @@ void link_show_text(const char *password, char to[LINK_TEXT_MAX], const char *fr
     for (i = 0; i < LINK_TEXT_MAX - 1 && from[i]; i++)
         to[i] = isprint((unsigned char)from[i]) ? from[i] : '?';
     to[i] = '\0';
-}
-
-void link_copy_text(const struct link *link, char to[LINK_TEXT_MAX], const char *from)
-{
-    link_show_text(link->options.address->password, to, from);
 }
 
 /* --- the reader's guard ----------------------------------------------------------------------- */
@@ -365,6 +360,7 @@ int link_create(const struct link_options *options, struct link **ret_link)
     if (!link)
         return HF_ENOMEM;
     link->options = *options;
+    link->acl_doubted = options->asks_rights;
     link->step.fn = on_step;
     backoff_init(&link->backoff, hf_ms(RECONNECT_FIRST_MS), hf_ms(RECONNECT_MAX_MS));
     backoff_init(&link->distance, hf_ms(DISTANCE_FIRST_MS), hf_ms(DISTANCE_MAX_MS));
@@ -453,23 +449,15 @@ int link_node(const struct link *link)
     return link->options.node;
 }
 
-/* One spelling for one address: every host of the fleet writes the same. */
+/* One spelling for one address: every host of the fleet writes the same. The interface is this host's. */
 static void spell(const char *text, uint16_t port, char ret_seat[HF_NODE_TEXT_MAX + 1])
 {
-    char plain[INET6_ADDRSTRLEN];
-    struct in6_addr six;
+    int length = (int)strcspn(text, "%");
+    char seat[HF_NODE_TEXT_MAX + 1];
 
-    if (inet_pton(AF_INET6, text, &six) != 1) {
-        snprintf(ret_seat, HF_NODE_TEXT_MAX + 1, "%.100s:%u", text, port);
-        return;
-    }
-    if (IN6_IS_ADDR_V4MAPPED(&six)) {
-        (void)inet_ntop(AF_INET, &six.s6_addr[12], plain, sizeof(plain));
-        snprintf(ret_seat, HF_NODE_TEXT_MAX + 1, "%s:%u", plain, port);
-    } else {
-        (void)inet_ntop(AF_INET6, &six, plain, sizeof(plain));
-        snprintf(ret_seat, HF_NODE_TEXT_MAX + 1, "[%s]:%u", plain, port);
-    }
+    snprintf(seat, sizeof(seat), strchr(text, ':') ? "[%.*s]:%u" : "%.*s:%u", length, text, port);
+    if (!node_address_seat_read(seat, ret_seat))
+        memcpy(ret_seat, seat, sizeof(seat));
 }
 
 void link_peer(const struct link *link, char ret_seat[HF_NODE_TEXT_MAX + 1])

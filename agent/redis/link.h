@@ -125,6 +125,7 @@ struct link_options {
     hf_dur silence;    /* without any answer for so long it is closed (timing_silence) */
     hf_dur probe;      /* between probes */
     bool probe_writes; /* handshake and probes find out whether the node takes writes */
+    bool asks_rights;  /* for each right of its user, before any is missed */
     const struct link_events *events;
     void *arg;
 };

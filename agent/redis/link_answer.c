@@ -333,22 +333,6 @@ static bool get_sentinel(redisReply *const *e, size_t count, struct link_reply *
     return true;
 }
 
-bool reply_decode_sentinel(const redisReply *answer, struct node_sentinel *ret_sentinel)
-{
-    struct node_sentinel sentinel = {0};
-    redisReply *const *e = answer->element;
-
-    if (answer->type != REDIS_REPLY_ARRAY || answer->elements != 2 + CONSTANTS)
-        return false;
-    if (is_string(e[0])) {
-        if (!get_constants(e + 1, &sentinel))
-            return false;
-        get_text(e[0], sentinel.nonce, sizeof(sentinel.nonce));
-    }
-    *ret_sentinel = sentinel;
-    return true;
-}
-
 /* {'OK'}, {'STALE'} or {'SENTINEL'} */
 static bool get_put(redisReply *const *e, size_t count, struct link_reply *out)
 {

@@ -104,6 +104,13 @@ static void schedule_probe(struct link *link)
                              hf_time_add(clock_now(), link->options.probe));
 }
 
+/* (!) Another's key, or what is left of one: agents do not replace it. */
+static bool is_no_sentinel(const struct link_reply *reply)
+{
+    return reply->outcome == LINK_ERROR && (reply->error == HF_NODE_ERR_PROTOCOL ||
+                                            strncmp(reply->error_text, "WRONGTYPE", 9) == 0);
+}
+
 static void on_sentinel(struct link *link, const struct link_reply *reply, void *arg)
 {
     /* A node that will not be used may refuse scripts: the link's owner still wants its facts. */
@@ -117,6 +124,11 @@ static void on_sentinel(struct link *link, const struct link_reply *reply, void 
     if (reply->outcome == LINK_TIMEOUT || reply->outcome == LINK_BROKEN)
         return;
     if (link->state == LINK_GREETING) {
+        if (is_no_sentinel(reply) && !useless) {
+            link_end(link, reply->error, "its key %s is no agent's: %.60s", LINK_SENTINEL_KEY,
+                     reply->error_text);
+            return;
+        }
         if (reply->outcome == LINK_ERROR && !useless) {
             refused(link, "EVALSHA", reply->error, reply->error_text);
             return;
@@ -226,9 +238,10 @@ static void on_auth(struct link *link, const struct call *call, const redisReply
     /* Never the text: "unknown command 'AUTH', with args beginning with: ..." would tell the
      * password. */
     error = reply_error_class(answer->str);
-    if (error == HF_NODE_ERR_OTHER)
-        error = HF_NODE_ERR_AUTH;
-    refused(link, "AUTH", error, error == HF_NODE_ERR_AUTH ? "WRONGPASS" : "");
+    if (error == HF_NODE_ERR_AUTH || error == HF_NODE_ERR_OTHER)
+        link_end(link, HF_NODE_ERR_AUTH, "AUTH: user or password is wrong, or none is wanted");
+    else
+        refused(link, "AUTH", error, "");
 }
 
 static void on_select(struct link *link, const struct call *call, const redisReply *answer)

@@ -144,7 +144,8 @@ struct link {
     struct link_tracking tracking;
 
     struct link_secure secure;
-    int mute_ends; /* connections in a row that ended without a word */
+    bool secure_slow; /* the last handshake of TLS had no end in its time */
+    int mute_ends;    /* connections in a row that ended without a word */
     /* It speaks the other protocol: HF_NODE_ERR_NO_TLS, HF_NODE_ERR_WANTS_TLS; else NONE. */
     enum hf_node_error other;
 
@@ -174,7 +175,6 @@ uint32_t link_random(struct link *link);
 void link_is_ready(struct link *link, const struct link_reply *sentinel);
 /* An error's text from the node: printable, cut to fit, and without our password, which some
  * servers repeat. */
-void link_show_text(const char *password, char to[LINK_TEXT_MAX], const char *from);
 void link_copy_text(const struct link *link, char to[LINK_TEXT_MAX], const char *from);
 
 /* --- link_io.c -------------------------------------------------------------------------------- */
@@ -285,9 +285,4 @@ void reply_decode(const redisReply *answer, enum script script, size_t keys,
                   struct link_reply *out);
 /* False: no Redis answers INFO like this. */
 bool reply_decode_info(const redisReply *answer, struct node_facts *facts);
-/* HMGET of LINK_SENTINEL_FIELDS; without a nonce there is none. The fleet's record is the answer's last element, or nil.
- * False: it is no sentinel. */
-#define LINK_SENTINEL_FIELDS                                                                       \
-    "nonce", "created_us", "created_wall_ms", "ttl_max_ms", "nodes", "list_hash", "record"
-bool reply_decode_sentinel(const redisReply *answer, struct node_sentinel *ret_sentinel);
 #endif

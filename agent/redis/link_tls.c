@@ -124,6 +124,7 @@ void secure_begin(struct link *link)
 {
     hf_time at = hf_time_add(clock_now(), link->options.connect_timeout);
 
+    link->secure_slow = false;
     if (take_over(link)) {
         link->secure.failed =
             tls_open(link->options.keys, link->options.address, link->secure.fd, &link->secure.tls);
@@ -166,6 +167,7 @@ void secure_timed_out(struct link *link)
 {
     struct link_secure *s = &link->secure;
 
+    link->secure_slow |= s->tls != NULL;
     if (s->knocking) {
         knocked_in_vain(link, "no answer");
     } else if (!s->tls && s->failed == HF_EINVAL) {

@@ -28,8 +28,6 @@ const char *remedy_of(const char *command, const char *text, bool named, char re
         words = "allow all commands of holdfastd(8) there: one is renamed or forbidden";
     else if (begins(text, "NOAUTH"))
         words = "give this node's user and password, which it wants";
-    else if (begins(text, "WRONGPASS"))
-        words = "correct this node's user or password";
     else if (begins(text, "NOPERM"))
         words = "give its user the rights of holdfastd(8)";
     else if (begins(text, "DENIED"))

@@ -6,8 +6,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/loop.h"
-#include "agent/redis/link.h"
-#include "agent/redis/resolver.h"
+#include "agent/redis/link_internal.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
@@ -15,48 +14,149 @@ struct trials {
     struct loop *loop;
     struct resolver *resolver;
     struct loop_timer over;
+    hf_time keys_until;
     struct trial *trial;
     struct link **links;
     int count, open;
     bool closing;
 };
 
-/* Its first word counts: it is not tried again. */
-static bool told_before(struct trials *t, struct trial *trial)
+static struct trial *trial_of(const struct trials *t, const struct link *link)
 {
-    bool before = trial->told;
+    return &t->trial[link_node(link)];
+}
 
+/* Its first word counts: it is not tried again. */
+static void tell(struct trials *t, struct trial *trial, bool answered, enum hf_node_error error,
+                 const char *text)
+{
     trial->told = true;
-    if (!before && --t->open == 0)
+    trial->answered = answered;
+    trial->error = error;
+    snprintf(trial->text, sizeof(trial->text), "%s", text);
+    if (--t->open == 0)
         loop_stop(t->loop);
-    return before;
+}
+
+static bool is_over(const struct trials *t, const struct trial *trial)
+{
+    return t->closing || trial->told;
+}
+
+/* --- rights ----------------------------------------------------------------------------------- */
+
+static void name_rights(const struct link *link, const struct trial *trial,
+                        char ret_text[TRIAL_TEXT])
+{
+    const char *user = trial->address->user[0] ? trial->address->user : "default";
+    char text[ACL_TEXT];
+
+    snprintf(ret_text, TRIAL_TEXT, "ACL SETUSER %s %s: its user lacks these rights", user,
+             acl_text(&link->acl, text));
+}
+
+/* Returns whether that ends it. */
+static bool lacks_rights(struct trials *t, const struct link *link, struct trial *trial)
+{
+    char text[TRIAL_TEXT];
+
+    if (!trial->asks_rights || acl_suffices(&link->acl))
+        return false;
+    name_rights(link, trial, text);
+    tell(t, trial, false, HF_NODE_ERR_PERM, text);
+    return true;
+}
+
+/* --- keys ------------------------------------------------------------------------------------- */
+
+/* [cursor, [keys...]] */
+static bool is_page(const redisReply *answer)
+{
+    return answer->type == REDIS_REPLY_ARRAY && answer->elements == 2 &&
+           answer->element[0]->type == REDIS_REPLY_STRING &&
+           answer->element[1]->type == REDIS_REPLY_ARRAY;
+}
+
+static int seek_keys(struct link *link, const char *cursor);
+
+/* A server with very many keys of others is not looked through to its end, nor one where this user may not. */
+static void on_page(struct link *link, const struct call *call, const redisReply *answer)
+{
+    struct trials *t = link->options.arg;
+    struct trial *trial = trial_of(t, link);
+    const redisReply *keys;
+
+    (void)call;
+    if (is_over(t, trial))
+        return;
+    if (is_page(answer)) {
+        keys = answer->element[1];
+        if (keys->elements > 0 && keys->element[0]->type == REDIS_REPLY_STRING)
+            snprintf(trial->key, sizeof(trial->key), "%s", keys->element[0]->str);
+        else if (strcmp(answer->element[0]->str, "0") != 0 &&
+                 hf_time_before(clock_now(), t->keys_until) &&
+                 seek_keys(link, answer->element[0]->str) == HF_OK)
+            return;
+    }
+    tell(t, trial, true, HF_NODE_ERR_NONE, "");
+}
+
+static int seek_keys(struct link *link, const char *cursor)
+{
+    const char *scan[] = {"SCAN", cursor, "MATCH", LINK_KEYS_OF_AGENTS, "COUNT", "500"};
+
+    return call_own(link, on_page, (int)HF_LENGTH(scan), scan, NULL);
+}
+
+/* --- what a link tells ------------------------------------------------------------------------ */
+
+static void take_sentinel(struct trial *trial, const struct link_reply *reply)
+{
+    if (trial->facts.replica || trial->facts.cluster)
+        return; /* whatever it has is not its own */
+    trial->sentinel = reply->sentinel;
+    if (reply->record_len > 0)
+        trial->recorded = fleet_record_read(reply->record, reply->record_len, &trial->record);
 }
 
 static void on_up(struct link *link, const struct node_facts *facts, const struct link_reply *reply,
                   void *arg)
 {
     struct trials *t = arg;
-    struct trial *trial = &t->trial[link_node(link)];
+    struct trial *trial = trial_of(t, link);
+    bool may_have_keys = trial->seeks_keys && !facts->replica && !facts->cluster;
 
-    if (t->closing || told_before(t, trial))
+    if (is_over(t, trial))
         return;
-    trial->answered = trial->connected = true;
-    trial->error = reply->write_tried ? reply->write_error : HF_NODE_ERR_NONE;
-    if (reply->write_tried)
-        snprintf(trial->text, sizeof(trial->text), "%s", reply->write_text);
-    memcpy(trial->run_id, facts->run_id, sizeof(trial->run_id));
+    trial->connected = true;
+    trial->facts = *facts;
+    take_sentinel(trial, reply);
+    link_peer(link, trial->peer);
+    if (lacks_rights(t, link, trial))
+        return;
+    if (!acl_is_complete(&link->acl))
+        name_rights(link, trial, trial->lacks);
+    if (may_have_keys && seek_keys(link, "0") == HF_OK)
+        return;
+    tell(t, trial, true, reply->write_tried ? reply->write_error : HF_NODE_ERR_NONE,
+         reply->write_tried ? reply->write_text : "");
 }
 
 static void on_down(struct link *link, enum hf_node_error error, const char *text, void *arg)
 {
     struct trials *t = arg;
-    struct trial *trial = &t->trial[link_node(link)];
+    struct trial *trial = trial_of(t, link);
 
-    if (t->closing || told_before(t, trial))
+    if (is_over(t, trial))
         return;
-    trial->connected = error != HF_NODE_ERR_CONNECT && error != HF_NODE_ERR_RESOLVE;
-    trial->error = error;
-    snprintf(trial->text, sizeof(trial->text), "%s", text);
+    trial->connected |= error != HF_NODE_ERR_CONNECT && error != HF_NODE_ERR_RESOLVE;
+    if (link->mute_ends > 0)
+        return; /* the next attempts find out whether it speaks the other protocol */
+    if (error == HF_NODE_ERR_PERM && lacks_rights(t, link, trial))
+        return;
+    if (error == HF_NODE_ERR_TLS && link->secure_slow)
+        error = HF_NODE_ERR_TIMEOUT;
+    tell(t, trial, false, error, text);
 }
 
 static const struct link_events events = {.up = on_up, .down = on_down};
@@ -74,6 +174,19 @@ static void on_wake(void *arg)
     resolver_deliver(((struct trials *)arg)->resolver);
 }
 
+static void forget(struct trial *trial, hf_dur most)
+{
+    *trial = (struct trial){.address = trial->address,
+                            .keys = trial->keys,
+                            .asks_rights = trial->asks_rights,
+                            .seeks_keys = trial->seeks_keys,
+                            .error = HF_NODE_ERR_TIMEOUT,
+                            .recorded = HF_ENOTHELD};
+    snprintf(trial->text, sizeof(trial->text), "no answer within %.3g s",
+             (double)hf_dur_ms(most) / 1000);
+}
+
+/* (!) Handshakes of TLS for half of the time: who says nothing there is then asked in plain. */
 static int begin(struct trials *t, hf_dur most)
 {
     int rc = HF_OK;
@@ -85,20 +198,48 @@ static int begin(struct trials *t, hf_dur most)
             .address = t->trial[i].address,
             .keys = t->trial[i].keys,
             .node = i,
-            .connect_timeout = most,
+            .connect_timeout = t->trial[i].address->tls ? hf_ns(most.ns / 2) : most,
             .silence = hf_ns(2 * most.ns), /* a connection stands until the trial is over */
             .probe_writes = true,
+            .asks_rights = t->trial[i].asks_rights,
             .events = &events,
             .arg = t,
         };
 
-        t->trial[i].told = t->trial[i].connected = t->trial[i].answered = false;
-        t->trial[i].error = HF_NODE_ERR_TIMEOUT;
-        snprintf(t->trial[i].text, sizeof(t->trial[i].text), "no answer");
         rc = link_create(&options, &t->links[i]);
     }
     for (int i = 0; i < t->count && rc == HF_OK; i++)
         link_start(t->links[i]);
+    return rc;
+}
+
+static int run(struct trials *t, hf_dur most)
+{
+    hf_time now = clock_now();
+    int rc = loop_create(&t->loop);
+
+    if (rc < 0)
+        return rc;
+    rc = resolver_create(t->loop, &t->resolver);
+    if (rc < 0)
+        goto error_loop;
+    loop_on_wake(t->loop, on_wake, t);
+    t->keys_until = hf_time_add(now, hf_ns(most.ns / 2));
+    rc = begin(t, most);
+    if (rc == HF_OK)
+        rc = loop_timer_set(t->loop, &t->over, hf_time_add(now, most));
+    if (rc == HF_OK)
+        loop_run(t->loop);
+    t->closing = true; /* what ends now says nothing */
+    loop_timer_cancel(t->loop, &t->over);
+    for (int i = 0; i < t->count; i++) {
+        if (!t->trial[i].told && t->links[i])
+            t->trial[i].connected |= link_is_connected(t->links[i]);
+        link_destroy(t->links[i]);
+    }
+    resolver_destroy(t->resolver);
+error_loop:
+    loop_destroy(t->loop);
     return rc;
 }
 
@@ -109,32 +250,28 @@ int trial_run(struct trial *trials, int count, hf_dur most)
 
     if (count == 0)
         return HF_OK;
+    for (int i = 0; i < count; i++)
+        forget(&trials[i], most);
     t.links = calloc((size_t)count, sizeof(struct link *));
-    if (!t.links)
-        return HF_ENOMEM;
-    rc = loop_create(&t.loop);
-    if (rc < 0)
-        goto error_links;
-    rc = resolver_create(t.loop, &t.resolver);
-    if (rc < 0)
-        goto error_loop;
-    loop_on_wake(t.loop, on_wake, &t);
-    rc = begin(&t, most);
-    if (rc == HF_OK)
-        rc = loop_timer_set(t.loop, &t.over, hf_time_add(clock_now(), most));
-    if (rc == HF_OK)
-        loop_run(t.loop);
-    t.closing = true; /* what ends now says nothing */
-    loop_timer_cancel(t.loop, &t.over);
-    for (int i = 0; i < count; i++) {
-        if (!trials[i].told && t.links[i])
-            trials[i].connected = link_is_connected(t.links[i]);
-        link_destroy(t.links[i]);
-    }
-    resolver_destroy(t.resolver);
-error_loop:
-    loop_destroy(t.loop);
-error_links:
+    rc = t.links ? run(&t, most) : HF_ENOMEM;
     free(t.links);
+    for (int i = 0; i < count && rc < 0; i++)
+        snprintf(trials[i].text, sizeof(trials[i].text), "%s", hf_status_text(rc));
     return rc;
+}
+
+bool trial_may_pass(const struct trial *trial)
+{
+    switch (trial->error) {
+    case HF_NODE_ERR_RESOLVE:
+    case HF_NODE_ERR_CONNECT:
+    case HF_NODE_ERR_BROKEN:
+    case HF_NODE_ERR_TIMEOUT:
+    case HF_NODE_ERR_SILENT:
+    case HF_NODE_ERR_BUSY:
+    case HF_NODE_ERR_LOADING:
+        return !trial->answered;
+    default:
+        return false;
+    }
 }

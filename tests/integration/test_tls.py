@@ -245,6 +245,8 @@ def hung_peer(run):
             assert all(node.pttl("job") > 1500 for node in run.nodes[:2])
             classes.append(node_rows(run)["n3"]["error_class"])
         assert kept, "nobody came"
+        code, said = fleet.check()
+        assert code == 0 and re.search("warning: node n3 .* does not answer: no answer to the TLS handshake", said), (code, said)
     renewals = [f for f in run.holdfast("doctor", "--json").json["findings"] if f["check"] == "agent.renewals"]
     late = int(re.search(r"at most (\d+)ms late", renewals[0]["text"]).group(1))
     assert late < 500, renewals

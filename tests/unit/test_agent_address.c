@@ -433,48 +433,6 @@ TEST(only_the_one_form_of_a_seat_leads_anywhere)
     assert_int_equal(to.port, 7);
 }
 
-static void peer_is(const void *peer, size_t length, const char *seat)
-{
-    char text[HF_NODE_TEXT_MAX + 1] = "x";
-
-    node_address_seat_of(peer, (socklen_t)length, text);
-    assert_string_equal(text, seat);
-}
-
-TEST(a_peer_has_a_seat)
-{
-    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(6379)};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(1)};
-    struct sockaddr_un un = {.sun_family = AF_UNIX};
-    const size_t to_path = offsetof(struct sockaddr_un, sun_path);
-    char longest[sizeof(un.sun_path) + 1];
-
-    assert_int_equal(inet_pton(AF_INET, "10.0.0.2", &v4.sin_addr), 1);
-    peer_is(&v4, sizeof(v4), "10.0.0.2:6379");
-    peer_is(&v4, sizeof(v4) - 1, "");
-    peer_is(&v4, 0, "");
-    assert_int_equal(inet_pton(AF_INET6, "2001:db8:0::5", &v6.sin6_addr), 1);
-    peer_is(&v6, sizeof(v6), "[2001:db8::5]:1");
-    peer_is(&v6, sizeof(v6) - 1, "");
-    assert_int_equal(inet_pton(AF_INET6, "::ffff:10.0.0.2", &v6.sin6_addr), 1);
-    peer_is(&v6, sizeof(v6), "10.0.0.2:1");
-    assert_int_equal(inet_pton(AF_INET6, "fe80::1", &v6.sin6_addr), 1);
-    v6.sin6_scope_id = 1;
-    peer_is(&v6, sizeof(v6), "[fe80::1]:1");
-    strcpy(un.sun_path, "/run/r.sock");
-    peer_is(&un, sizeof(un), "/run/r.sock");
-    peer_is(&un, to_path + strlen("/run/r.sock"), "/run/r.sock"); /* without its zero */
-    peer_is(&un, to_path, "");                                    /* of nobody's */
-    strcpy(un.sun_path, "r.sock");
-    peer_is(&un, sizeof(un), "");
-    memcpy(un.sun_path, "\0abstract", 9);
-    peer_is(&un, to_path + 9, "");
-    memset(un.sun_path, '/', sizeof(un.sun_path));
-    memset(longest, '/', sizeof(longest));
-    longest[sizeof(longest) - 1] = '\0';
-    peer_is(&un, sizeof(un), longest);
-}
-
 /* Whatever is wrong behind it, the password is not told. */
 TEST(test_secrets_stay_secret)
 {
@@ -534,7 +492,6 @@ int main(void)
         cmocka_unit_test(what_is_shown_means_the_same),
         cmocka_unit_test(a_link_can_go_to_a_seat),
         cmocka_unit_test(only_the_one_form_of_a_seat_leads_anywhere),
-        cmocka_unit_test(a_peer_has_a_seat),
         cmocka_unit_test(test_secrets_stay_secret),
     };
 

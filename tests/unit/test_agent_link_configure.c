@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <netinet/in.h>
+
 #include <cmocka.h>
 
 #include "agent/redis/trial.h"
@@ -161,6 +163,34 @@ static void tracking_begins_and_ends_with_the_events(void **state)
     assert_true(runs_until(f, tracks, FAR_MS));
 }
 
+static bool is_connected(struct fixture *f)
+{
+    return link_is_connected(f->link);
+}
+
+static void an_interface_is_no_part_of_a_seat(void **state)
+{
+    struct fixture *f = start(state);
+    struct sockaddr_in6 here = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    socklen_t length = sizeof(here);
+    int silent = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    char address[32], seat[32], peer[HF_NODE_TEXT_MAX + 1];
+
+    if (bind(silent, (struct sockaddr *)&here, sizeof(here)) < 0) {
+        close(silent);
+        skip(); /* this host has no IPv6 */
+    }
+    assert_int_equal(listen(silent, 1), 0);
+    assert_int_equal(getsockname(silent, (struct sockaddr *)&here, &length), 0);
+    snprintf(address, sizeof(address), "[::1%%1]:%u", ntohs(here.sin6_port));
+    snprintf(seat, sizeof(seat), "[::1]:%u", ntohs(here.sin6_port));
+    make_link(f, address);
+    assert_true(runs_until(f, is_connected, FAR_MS));
+    link_peer(f->link, peer);
+    assert_string_equal(peer, seat);
+    close(silent);
+}
+
 /* --- trials ----------------------------------------------------------------------------------- */
 
 static void a_trial_tells_who_answers(void **state)
@@ -176,7 +206,7 @@ static void a_trial_tells_who_answers(void **state)
     for (int i = 0; i < 2; i++) {
         assert_true(trials[i].answered);
         assert_int_equal(trials[i].error, HF_NODE_ERR_NONE);
-        assert_string_equal(trials[i].run_id, f->facts.run_id);
+        assert_string_equal(trials[i].facts.run_id, f->facts.run_id);
     }
 }
 
@@ -193,21 +223,65 @@ static void a_trial_tells_why_not(void **state)
     assert_int_equal(listen(silent, 1), 0);
     side(f, "ACL SETUSER poor on >p ~* +@read +auth +info +client");
     side(f, "CONFIG SET requirepass right");
-    parse(&a, "redis+unix://:wrong@%s", f->server.socket);
+    parse(&a, "redis+unix://:guess@%s", f->server.socket);
     parse(&b, "unix:/nonexistent/sock");
     parse(&c, "unix:%s", here.sun_path);
     parse(&d, "redis+unix://poor:p@%s", f->server.socket);
     assert_int_equal(trial_run(trials, 4, hf_ms(500)), HF_OK);
     assert_int_equal(trials[0].error, HF_NODE_ERR_AUTH);
-    assert_null(strstr(trials[0].text, "wrong"));
+    assert_null(strstr(trials[0].text, "guess"));
     assert_int_equal(trials[1].error, HF_NODE_ERR_CONNECT);
     assert_int_equal(trials[2].error, HF_NODE_ERR_TIMEOUT);
-    assert_string_equal(trials[2].text, "no answer");
+    assert_string_equal(trials[2].text, "no answer within 0.5 s");
     assert_int_equal(trials[3].error, HF_NODE_ERR_PERM);
     for (int i = 0; i < 4; i++)
         assert_false(trials[i].answered);
     close(silent);
     (void)unlink(here.sun_path);
+}
+
+/* All that agents use, but for HSET, which they need, and SCAN. */
+#define RIGHTS                                                                                     \
+    "+info +evalsha +script|load +time +get +set +del +pexpire +pttl +hmget +mget +client +ping"
+
+static void a_trial_names_the_rights_that_are_missing(void **state)
+{
+    struct fixture *f = start(state);
+    struct node_address a, b;
+    struct trial trials[2] = {{.address = &a, .asks_rights = true},
+                              {.address = &b, .asks_rights = true}};
+
+    side(f, "ACL SETUSER poor on >p ~* " RIGHTS);
+    side(f, "ACL SETUSER fair on >p ~* +hset " RIGHTS);
+    parse(&a, "redis+unix://poor:p@%s", f->server.socket);
+    parse(&b, "redis+unix://fair:p@%s", f->server.socket);
+    assert_int_equal(trial_run(trials, 2, hf_ms(FAR_MS)), HF_OK);
+    assert_false(trials[0].answered);
+    assert_false(trial_may_pass(&trials[0]));
+    assert_int_equal(trials[0].error, HF_NODE_ERR_PERM);
+    assert_string_equal(trials[0].text,
+                        "ACL SETUSER poor +hset +scan: its user lacks these rights");
+    assert_true(trials[1].answered);
+    assert_string_equal(trials[1].lacks, "ACL SETUSER fair +scan: its user lacks these rights");
+}
+
+static void a_trial_seeks_keys_of_agents(void **state)
+{
+    struct fixture *f = start(state);
+    struct node_address a;
+    struct trial trials[2] = {{.address = &a}, {.address = &a, .seeks_keys = true}};
+
+    parse(&a, "%s", f->server.socket);
+    assert_int_equal(trial_run(trials, 2, hf_ms(FAR_MS)), HF_OK);
+    assert_true(trials[1].answered);
+    assert_string_equal(trials[1].key, "");
+    side(f, "SET holdfast:fence:x 1");
+    for (int i = 0; i < 2000; i++)
+        side(f, "SET k%d 1", i);
+    assert_int_equal(trial_run(trials, 2, hf_ms(FAR_MS)), HF_OK);
+    assert_string_equal(trials[0].key, "");
+    assert_true(trials[1].answered);
+    assert_string_equal(trials[1].key, "holdfast:fence:x");
 }
 
 int main(void)
@@ -219,8 +293,11 @@ int main(void)
         ROW(what_a_name_led_to_is_forgotten),
         ROW(a_link_that_waits_tries_the_new_address_at_once),
         ROW(tracking_begins_and_ends_with_the_events),
+        ROW(an_interface_is_no_part_of_a_seat),
         ROW(a_trial_tells_who_answers),
         ROW(a_trial_tells_why_not),
+        ROW(a_trial_names_the_rights_that_are_missing),
+        ROW(a_trial_seeks_keys_of_agents),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -41,8 +41,6 @@ static void whoever_wants_something_else(HF_UNUSED void **state)
 {
     says("INFO", "NOAUTH Authentication required.", false,
          "give this node's user and password, which it wants");
-    says("AUTH", "WRONGPASS invalid username-password pair", false,
-         "correct this node's user or password");
     says("INFO", "NOPERM this user has no permissions to run the 'info' command", false,
          "give its user the rights of holdfastd(8)");
     says("INFO", "DENIED Redis is running in protected mode because", false,

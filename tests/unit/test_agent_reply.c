@@ -539,41 +539,6 @@ TEST(test_info)
     assert_false(info("", &facts));
 }
 
-static bool sentinel(struct node_sentinel *ret, const char *const *words, size_t count)
-{
-    redisReply *reply = from_words(words, count);
-    bool ok = reply_decode_sentinel(reply, ret);
-
-    freeReplyObject(reply);
-    return ok;
-}
-
-TEST(test_sentinel_fields)
-{
-    const char *there[] = {NONCE, "5", "6", "60000", "3", ID, "-"};
-    const char *absent[] = {"-", "-", "-", "-", "-", "-", "-"};
-    const char *bad[] = {NONCE, "5", "6", "-", "3", ID, "-"};
-    const char *odd[] = {NONCE, "5", "6", "60000", "-3", ID, "-"};
-    struct node_sentinel s;
-    redisReply *text = from_resp("$2\r\nok\r\n");
-
-    memset(&s, 0xff, sizeof(s));
-    assert_true(sentinel(&s, there, 7));
-    assert_true(s.present);
-    assert_string_equal(s.nonce, NONCE);
-    assert_string_equal(s.list_hash, ID);
-    assert_int_equal(s.ttl_max_ms, 60000);
-    assert_int_equal(s.nodes, 3);
-    assert_false(sentinel(&s, bad, 7));
-    assert_false(sentinel(&s, odd, 7));
-    assert_false(sentinel(&s, there, 6));
-    assert_true(s.present); /* left alone */
-    assert_true(sentinel(&s, absent, 7));
-    assert_false(s.present);
-    assert_false(reply_decode_sentinel(text, &s));
-    freeReplyObject(text);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -592,7 +557,6 @@ int main(void)
         cmocka_unit_test(test_wrong_values),
         cmocka_unit_test(test_error_classes),
         cmocka_unit_test(test_info),
-        cmocka_unit_test(test_sentinel_fields),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
