@@ -31,10 +31,8 @@ static bool all_proven(const struct fleet *f)
 /* The record of a fleet of these servers, in that state. */
 static void proposal(const struct fleet *f, enum fleet_state state, struct fleet_record *ret_record)
 {
-    *ret_record = f->known ? f->record : f->own;
+    *ret_record = f->own;
     ret_record->state = state;
-    if (f->known)
-        return;
     ret_record->version = 1;
     for (int i = 0; i < f->n; i++)
         memcpy(ret_record->seat[i].address, f->node[i].peer, sizeof(f->node[i].peer));
@@ -88,7 +86,7 @@ static void found(const struct fleet *f, uint32_t skip, struct fleet_action *ret
 
 /* --- without a record of our own --------------------------------------------------------------- */
 
-/* What its founder left of our record. */
+/* What somebody left who founds as this host would. */
 static bool has_our_founding(const struct fleet *f, int i)
 {
     struct fleet_record founding;
@@ -217,12 +215,12 @@ static bool spread(const struct fleet *f, uint32_t skip, struct fleet_action *re
 {
     for (int i = 0; i < f->n; i++) {
         const struct fleet_node *node = &f->node[i];
-        bool empty = node->said == FLEET_SAID_NONE, begun = has_our_founding(f, i);
+        bool empty = node->said == FLEET_SAID_NONE;
 
         if (!may_put(f, i, skip))
             continue;
-        if ((empty && is_shown(f, i, node->empty_since)) ||
-            (begun && is_shown(f, i, HF_TIME_PAST)) || is_behind(f, i)) {
+        if ((fleet_is_bare(f, i) && is_shown(f, i, empty ? node->empty_since : HF_TIME_PAST)) ||
+            is_behind(f, i)) {
             put(f, i, &f->record, ret_action);
             return true;
         }
@@ -267,32 +265,35 @@ static bool begin_change(const struct fleet *f, hf_time now, uint32_t skip,
     return false;
 }
 
-/* (!) By the operator's word: what the nodes that are away have nobody sees. */
+/* --- where no node has it any more --------------------------------------------------------------- */
+
+/* (!) By the operator's word: what the nodes that are away have nobody sees, nor what they had before they forgot. */
 static bool is_confirmed(const struct fleet *f, hf_time now)
 {
     return hf_time_before(now, f->confirmed_until);
 }
 
-/* What the first one is given the others are shown. */
-static void put_confirmed(const struct fleet *f, uint32_t skip, struct fleet_action *ret_action)
+static bool all_are_bare(const struct fleet *f)
 {
     for (int i = 0; i < f->n; i++)
-        if (f->node[i].said == FLEET_SAID_NONE && fleet_is_of_new_list(f, i) &&
-            may_put(f, i, skip)) {
-            put(f, i, &f->record, ret_action);
-            return;
-        }
+        if (!fleet_place(f, i)->gone && !fleet_is_bare(f, i) && !fleet_says(f, i, f->digest) &&
+            !is_behind(f, i))
+            return false;
+    return true;
 }
 
-/* No node of the list that the record leads to has it any more, and all are there. */
+static bool may_found_again(const struct fleet *f, hf_time now)
+{
+    return fleet_none_has_it(f) && !fleet_later_is_seen(f) &&
+           (is_confirmed(f, now) ||
+            (all_there(f) && all_are_bare(f) && fleet_is_latest(f, HF_TIME_NEVER)));
+}
+
+/* Complete at once: the fleet was founded before. What the first node is given the others are shown. */
 static void found_again(const struct fleet *f, uint32_t skip, struct fleet_action *ret_action)
 {
-    if (f->record.version == 1) {
-        found(f, skip, ret_action);
-        return;
-    }
     for (int i = 0; i < f->n; i++)
-        if (f->node[i].said == FLEET_SAID_NONE && may_put(f, i, skip)) {
+        if (fleet_is_bare(f, i) && fleet_is_of_new_list(f, i) && may_put(f, i, skip)) {
             put(f, i, &f->record, ret_action);
             return;
         }
@@ -311,11 +312,8 @@ static void next_known(const struct fleet *f, hf_time now, uint32_t skip,
     } else if (f->settles.ns != HF_TIME_PAST.ns && hf_time_reached(now, f->settles)) {
         again(&f->record, ret_action);
     } else if (!begin_change(f, now, skip, ret_action) && !spread(f, skip, ret_action) &&
-               fleet_none_has_it(f)) {
-        if (all_there(f))
-            found_again(f, skip, ret_action);
-        else if (is_confirmed(f, now))
-            put_confirmed(f, skip, ret_action);
+               may_found_again(f, now)) {
+        found_again(f, skip, ret_action);
     }
 }
 

@@ -12,7 +12,8 @@
  *  - Who has no memory founds on nodes that may vote only: a node that was emptied belongs to the fleet that it
  *    has forgotten, whose agents give it their record again within the quarantine.
  *  - A node without a record gets ours only after another member told our digest in an answer that was asked for
- *    after the empty node was seen: never from memory. Where no member has it, the fleet is founded again.
+ *    after the empty node was seen: never from memory. Where no member has it, the fleet is founded again by an agent that knows
+ *    its record to be the latest one (fleet_is_latest()), or by an operator's word, and by nobody while a node shows a later one.
  *  - A node with another fleet's record is refused by itself.
  *  - (!) A later record of the fleet that a majority of our list shows is gone by (agent/core/fleet_later.h); nobody goes back.
  *    The agent starts again by it
@@ -73,11 +74,12 @@ struct fleet {
     int64_t since_ms;           /* when it was put, by its host's clock; 0 not known */
     char digest[FLEET_DIGEST_LEN + 1];
     char over[FLEET_DIGEST_LEN +
-              1];       /* of the record that is made of a changing one; "": it is none */
-    hf_time settles;    /* HF_TIME_PAST: it has */
-    uint32_t counting;  /* nodes, by the record */
-    bool leaving;       /* it is replaced: nothing is to be done any more */
-    bool unkept;        /* a record could not be kept, so nothing goes by it */
+              1];      /* of the record that is made of a changing one; "": it is none */
+    hf_time settles;   /* HF_TIME_PAST: it has */
+    hf_time shown;     /* what the run before this one in the same process knew, as fleet_shown() */
+    uint32_t counting; /* nodes, by the record */
+    bool leaving;      /* it is replaced: nothing is to be done any more */
+    bool unkept;       /* a record could not be kept, so nothing goes by it */
     hf_time wish_until; /* an operator's change is to be put; HF_TIME_PAST: none */
     struct fleet_record wish;
     hf_time
@@ -95,6 +97,8 @@ bool fleet_may_go_by(const struct fleet_record *record);
 /* What an earlier agent went by, or what this agent starts again by. `settles`: when it has settled; HF_TIME_PAST: it
  * has. */
 void fleet_restore(struct fleet *fleet, const struct fleet_record *record, hf_time settles);
+/* After fleet_restore(): fleet_shown() of the run before. */
+void fleet_restore_shown(struct fleet *fleet, hf_time shown);
 
 /* The seat that the configuration itself names for a node; "": it has a name, which leads somewhere. */
 void fleet_on_configured(struct fleet *fleet, int node, const char *seat);
@@ -126,6 +130,11 @@ bool fleet_is_refounded(const struct fleet *fleet, int node);
 bool fleet_is_unread(const struct fleet *fleet, int node);
 /* Until then no majority had a later record than ours: as many showed ours then, or later. HF_TIME_PAST: not known. */
 hf_time fleet_shown(const struct fleet *fleet);
+/* (!) Whether the record of an agent is the latest one, though no node has it any more: a majority showed it within a quarantine
+ * before a majority was empty. By then no later record had settled, so no lease was longer than ours can be, and no server counted
+ * that is not ours. A memory alone proves nothing: the fleet may have changed while this host was away. `by`: they are taken to be
+ * empty then; HF_TIME_NEVER: only if they are. */
+bool fleet_is_latest(const struct fleet *fleet, hf_time by);
 /* Whether answers of the node count: the record counts it, the seat, and the digest of its last answer. */
 bool fleet_counts(const struct fleet *fleet, int node);
 /* Whether it is connected to the seat of our record; true while none is known. */
@@ -179,6 +188,8 @@ bool fleet_is_akin(const struct fleet *fleet, const struct fleet_record *record)
 bool fleet_is_of_new_list(const struct fleet *fleet, int node);
 /* No member of that list has our record. */
 bool fleet_none_has_it(const struct fleet *fleet);
+/* It has none, or what its founder left of ours. */
+bool fleet_is_bare(const struct fleet *fleet, int node);
 /* It has a record by which a host without a memory could go. */
 bool fleet_is_candidate(const struct fleet *fleet, int node);
 /* For words: the node with the latest record of the fleet that most nodes have; -1: none, or as many have another fleet's. */

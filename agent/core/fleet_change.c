@@ -374,17 +374,22 @@ static int turn(const struct fleet *f, const struct fleet_wish *w, hf_time now,
 
 /* --- a fleet that has forgotten its record ------------------------------------------------------ */
 
+/* The agents found it again without a word. */
+static bool comes_back(const struct fleet *f)
+{
+    for (int i = 0; i < f->n; i++)
+        if (!f->node[i].there && !fleet_place(f, i)->gone)
+            return false;
+    return fleet_is_latest(f, HF_TIME_NEVER);
+}
+
 static int confirm(struct fleet *f, hf_time until, char *why, size_t size)
 {
-    int empty = 0, away = 0;
+    int empty = 0;
 
-    for (int i = 0; f->known && i < f->n; i++) {
-        const struct fleet_node *node = &f->node[i];
-
-        away += !node->there;
-        if (node->there && fleet_is_seated(f, i) && fleet_is_of_new_list(f, i))
-            empty += node->said == FLEET_SAID_NONE;
-    }
+    for (int i = 0; f->known && i < f->n; i++)
+        empty += f->node[i].there && fleet_is_seated(f, i) && fleet_is_of_new_list(f, i) &&
+                 fleet_is_bare(f, i);
     if (!f->known || f->leaving)
         snprintf(why, size,
                  "wait until the fleet is known: this host remembers no record that it could give "
@@ -392,7 +397,12 @@ static int confirm(struct fleet *f, hf_time until, char *why, size_t size)
     else if (!fleet_none_has_it(f))
         snprintf(why, size,
                  "leave it to the agents: a node has the record, and they give it to the others");
-    else if (empty > 0 && !away)
+    else if (fleet_later_is_seen(f))
+        snprintf(why, size,
+                 "a node has a later record of the fleet than version %" PRIu64
+                 ", which this host remembers; do what the last line of holdfast fleet says",
+                 f->record.version);
+    else if (empty > 0 && comes_back(f))
         snprintf(why, size, "wait some seconds: every node answers, and is given the record");
     else if (empty < fleet_record_quorum(&f->record, f->settles.ns == HF_TIME_PAST.ns))
         snprintf(why, size,

@@ -23,7 +23,8 @@ enum fleet_wish_kind {
     FLEET_WISH_TTL_MAX, /* ttl_max_ms */
     FLEET_WISH_GONE,  /* the server of `id` before a change that is under way is stopped for good */
     FLEET_WISH_ABORT, /* back to the members and the ttl_max before a change that is under way */
-    FLEET_WISH_CONFIRM, /* every node has forgotten the record, some are away: those that answer are the fleet's */
+    /* Every node has forgotten the record: those that answer are the fleet's, and no host goes by a later record. */
+    FLEET_WISH_CONFIRM,
 };
 
 struct fleet_wish {

@@ -127,3 +127,16 @@ int fleet_later_find_lone(const struct fleet *f)
     }
     return -1;
 }
+
+bool fleet_later_is_seen(const struct fleet *f)
+{
+    for (int i = 0; i < f->n; i++) {
+        const struct fleet_node *node = &f->node[i];
+
+        if (node->said == FLEET_SAID_LATER || fleet_is_unread(f, i) ||
+            (node->said == FLEET_SAID_RECORD && strcmp(node->record.fleet, f->record.fleet) == 0 &&
+             fleet_record_rank(&node->record, &f->record) > 0))
+            return true;
+    }
+    return f->told.count > 0;
+}

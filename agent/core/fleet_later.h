@@ -21,6 +21,8 @@ bool fleet_later_is_told(const struct fleet *fleet, int node, const struct fleet
 int fleet_later_find(const struct fleet *fleet);
 /* The same for an agent that goes by no record: a majority of the configured nodes shows it. */
 int fleet_later_find_first(const struct fleet *fleet);
+/* (!) Some server shows a later record of the fleet, or one that nobody could read: ours is given to no node from memory. */
+bool fleet_later_is_seen(const struct fleet *fleet);
 /* A node of our list with a later record that no majority shows; -1: none. */
 int fleet_later_find_lone(const struct fleet *fleet);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agent/core/ballot.h"
+#include "agent/core/timing.h"
 #include "shm/status.h"
 
 void fleet_init(struct fleet *f, const struct fleet_record *own, bool anew, hf_time now)
@@ -18,7 +19,7 @@ void fleet_init(struct fleet *f, const struct fleet_record *own, bool anew, hf_t
         f->node[i].empty_since = f->node[i].sighted = HF_TIME_NEVER;
         f->node[i].asked = f->node[i].shown = HF_TIME_PAST;
     }
-    f->wish_until = f->confirmed_until = HF_TIME_PAST;
+    f->wish_until = f->confirmed_until = f->shown = HF_TIME_PAST;
 }
 
 bool fleet_may_go_by(const struct fleet_record *record)
@@ -44,9 +45,17 @@ void fleet_restore(struct fleet *f, const struct fleet_record *record, hf_time s
     }
 }
 
+void fleet_restore_shown(struct fleet *f, hf_time shown)
+{
+    f->shown = shown;
+}
+
 void fleet_adopt(struct fleet *f, const struct fleet_record *record)
 {
     fleet_restore(f, record, HF_TIME_PAST);
+    for (int i = 0; i < f->n; i++)
+        if (fleet_shows(f, i))
+            f->node[i].shown = hf_time_max(f->node[i].shown, f->node[i].asked);
 }
 
 void fleet_leave(struct fleet *f)
@@ -134,12 +143,13 @@ bool fleet_on_answer(struct fleet *f, int i, const char *nonce, const char *dige
                      hf_time received)
 {
     struct fleet_node *node = &f->node[i];
+    bool same = strcmp(node->nonce, nonce) == 0;
 
     /* (!) A node that forgot in between begins anew. */
     if (!f->known || !fleet_is_seated(f, i) ||
         (strcmp(digest, f->digest) != 0 && (!f->over[0] || strcmp(digest, f->over) != 0)))
         node->sighted = HF_TIME_NEVER;
-    else if (node->sighted.ns == HF_TIME_NEVER.ns || strcmp(node->nonce, nonce) != 0)
+    else if (node->sighted.ns == HF_TIME_NEVER.ns || !same)
         node->sighted = received;
     snprintf(node->nonce, sizeof(node->nonce), "%s", nonce);
     snprintf(node->digest, sizeof(node->digest), "%s", digest);
@@ -149,7 +159,8 @@ bool fleet_on_answer(struct fleet *f, int i, const char *nonce, const char *dige
     if (!*digest) {
         node->said = FLEET_SAID_NONE;
         node->read[0] = '\0';
-        if (node->empty_since.ns == HF_TIME_NEVER.ns)
+        /* (!) What it had in between it may have forgotten again. */
+        if (node->empty_since.ns == HF_TIME_NEVER.ns || !same)
             node->empty_since = received;
         return false;
     }
@@ -243,6 +254,43 @@ hf_time fleet_shown(const struct fleet *f)
             return f->node[i].shown;
     }
     return HF_TIME_PAST;
+}
+
+/* (!) What is gone shows nothing any more, either. */
+static hf_time empty_since(const struct fleet *f, int i)
+{
+    return fleet_place(f, i)->gone ? HF_TIME_PAST : f->node[i].empty_since;
+}
+
+/* Since when a majority of the nodes is seen to have no record; HF_TIME_NEVER: it is not. */
+static hf_time emptied(const struct fleet *f)
+{
+    hf_time since = HF_TIME_NEVER;
+
+    for (int i = 0; i < f->n; i++) {
+        int count = 0;
+
+        for (int k = 0; k < f->n; k++)
+            count += hf_time_reached(empty_since(f, i), empty_since(f, k));
+        if (count >= ballot_quorum(f->n))
+            since = hf_time_min(since, empty_since(f, i));
+    }
+    return since;
+}
+
+/* (!) Less 2 %, by which two hosts' clocks may differ. */
+static hf_dur within(const struct fleet *f)
+{
+    int64_t ms = fleet_record_ttl_longest_ms(&f->record, f->settles.ns == HF_TIME_PAST.ns);
+
+    return hf_dur_scale(timing_quarantine(hf_ms(ms)), 98, 100);
+}
+
+bool fleet_is_latest(const struct fleet *f, hf_time by)
+{
+    hf_time shown = hf_time_max(f->shown, fleet_shown(f));
+
+    return f->known && hf_time_reached(hf_time_add(shown, within(f)), hf_time_min(emptied(f), by));
 }
 
 bool fleet_counts(const struct fleet *f, int i)
@@ -355,4 +403,14 @@ bool fleet_none_has_it(const struct fleet *f)
         if (fleet_is_of_new_list(f, i) && fleet_says(f, i, f->digest))
             return false;
     return true;
+}
+
+bool fleet_is_bare(const struct fleet *f, int i)
+{
+    const struct fleet_node *node = &f->node[i];
+    struct fleet_record founding = f->record;
+
+    founding.state = FLEET_FOUNDING;
+    return node->said == FLEET_SAID_NONE || (f->known && node->said == FLEET_SAID_RECORD &&
+                                             fleet_record_is_same(&node->record, &founding));
 }

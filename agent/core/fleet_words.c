@@ -120,6 +120,14 @@ static void missing(const struct fleet *f, char *ret_ids, size_t size)
                                      f->own.seat[i].id);
 }
 
+static int first_bare(const struct fleet *f)
+{
+    for (int i = 0; i < f->n; i++)
+        if (f->node[i].there && fleet_is_bare(f, i))
+            return i;
+    return -1;
+}
+
 static int first_with(const struct fleet *f, enum fleet_said said)
 {
     for (int i = 0; i < f->n; i++)
@@ -244,7 +252,7 @@ static bool is_left_behind(const struct fleet *f, hf_time now)
     int away = 0;
 
     for (int i = 0; i < f->n; i++)
-        away += fleet_change_is_away(f, i, now);
+        away += fleet_change_is_away(f, i, now) || f->node[i].said == FLEET_SAID_NONE;
     return f->told.count && away > f->n - ballot_quorum(f->n);
 }
 
@@ -257,7 +265,8 @@ static void say_left_behind(const struct fleet *f, char *ret_text, size_t size)
              "see that this host's configuration file has %s and ttl_max %" PRId64
              " ms, stop its agent, remove the file fleet in its runtime directory, and start it: "
              "that is version %" PRIu64 ", which the configured address of node %s told, and the "
-             "servers of version %" PRIu64 ", which this host remembers, do not answer",
+             "servers of version %" PRIu64 ", which this host remembers, do not answer or have no "
+             "record",
              addresses, f->told.ttl_max_ms, f->told.version, f->own.seat[f->told_by].id,
              f->record.version);
 }
@@ -295,11 +304,33 @@ static void say_lone(const struct fleet *f, int i, char *ret_text, size_t size)
             f->own.seat[i].id, r->version, addresses, r->ttl_max_ms);
 }
 
+/* No node has the record any more. (!) While nodes are being connected to, one of them may. */
+static void say_forgotten(const struct fleet *f, hf_time now, char *ret_text, size_t size)
+{
+    bool connecting = false;
+    char ids[80];
+
+    missing(f, ids, sizeof(ids));
+    for (int i = 0; i < f->n; i++)
+        connecting |= !f->node[i].peer[0] && !fleet_change_is_away(f, i, now);
+    if (ids[0] && fleet_is_latest(f, now))
+        snprintf(ret_text, size,
+                 "let node %s answer, too: no node that answers has the fleet's record any more, "
+                 "and it is founded again with all of them up; or, if that server is stopped for "
+                 "good: holdfast fleet confirm",
+                 ids);
+    else if (!connecting && !fleet_is_latest(f, now))
+        snprintf(ret_text, size,
+                 "no node has the fleet's record any more, and version %" PRIu64
+                 " of this host may not be the latest one; %s%s%son the host with the latest one "
+                 "(holdfast fleet): holdfast fleet confirm",
+                 f->record.version, ids[0] ? "let node " : "", ids, ids[0] ? " answer, or, " : "");
+}
+
 static void waits_known(const struct fleet *f, hf_time now, char *ret_text, size_t size)
 {
-    int empty = first_with(f, FLEET_SAID_NONE), others = 0, later = 0;
+    int empty = first_bare(f), others = 0, later = 0;
     int lone = fleet_later_find_lone(f);
-    char ids[80];
 
     for (int i = 0; i < f->n; i++) {
         others += f->node[i].said == FLEET_SAID_RECORD &&
@@ -326,15 +357,10 @@ static void waits_known(const struct fleet *f, hf_time now, char *ret_text, size
         say_left_behind(f, ret_text, size);
         return;
     }
-    missing(f, ids, sizeof(ids));
     if (lone >= 0 && !begins(f, lone))
         say_lone(f, lone, ret_text, size);
-    else if (empty >= 0 && fleet_none_has_it(f) && ids[0])
-        snprintf(ret_text, size,
-                 "let node %s answer, too: no node that answers has the fleet's record any more, "
-                 "and it is founded again with all of them up; or, if that server is stopped for "
-                 "good: holdfast fleet confirm",
-                 ids);
+    else if (empty >= 0 && fleet_none_has_it(f))
+        say_forgotten(f, now, ret_text, size);
     else
         fleet_change_waits(f, now, ret_text, size);
 }

@@ -5,8 +5,8 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from changing import host, votes  # noqa: E402
-from rig import main, scenario  # noqa: E402
+from changing import USAGE, change, host, votes  # noqa: E402
+from rig import main, scenario, wait_until  # noqa: E402
 
 NEW_S = 10
 
@@ -52,6 +52,52 @@ def old_file(run):
     votes(run, agent=host(run, "a"))
     votes(run, agent=host(run, "c"))
     never_both(run, lambda: host(run, "b", fresh=False))
+
+
+def forgotten(run, count):
+    """b's agent ends in order before ttl_max is raised. Nobody but b is left when all nodes forget: no memory proves that nothing
+    came after it."""
+    run.redis(count)
+    a, b = host(run, "a"), host(run, "b")
+    for agent in (a, b):
+        votes(run, count=count, agent=agent)
+    b.stop()
+    result = run.holdfast("fleet", "ttl-max", f"{NEW_S}s", "--yes", agent=a, timeout_s=90)
+    assert result.rc == 0, result
+    votes(run, count=count, agent=a)
+    holder = run.holder(a)
+    holder.acquire("job", NEW_S * 1000)
+    a.kill()
+    for node in run.nodes:
+        node.kill()
+    for node in run.nodes:
+        node.start()
+    emptied = time.monotonic()
+    b = host(run, "b", fresh=False, wait=False)
+    while holder.held():
+        result = run.holdfast("run", "-n", "job", "true", agent=b)
+        assert result.rc != 0, f"two holders {time.monotonic() - emptied:.1f} s after all nodes forgot:\n{b.err}"
+        time.sleep(0.05)
+    for shown in (run.holdfast("fleet", agent=b).out, run.holdfast("doctor", agent=b).out, result.err, b.err):
+        assert "version 1 of this host may not be the latest one" in shown and "holdfast fleet confirm" in shown, shown
+    assert not [node.id for node in run.nodes if node.record], "from memory"
+    again = host(run, "a", fresh=False, wait=False)
+    wait_until(lambda: "version 2 of this host" in run.holdfast("fleet", agent=again).out, 15, "it waits for the operator")
+    assert change(run, "confirm", agent=again).rc == USAGE
+    result = change(run, "confirm", "--yes", agent=again)
+    assert result.rc == 0 and "have version 2 again" in result.out, result
+    for agent in (again, b):
+        wait_until(lambda: run.holdfast("run", "-n", "job", "true", agent=agent).rc == 0, 4 * NEW_S, "both grant again")
+
+
+@scenario("a host that slept through a raise of ttl_max founds nothing again from memory, with one node", sanitizers=False)
+def forgotten_by_one(run):
+    forgotten(run, 1)
+
+
+@scenario("the same with three nodes: the operator confirms on the host that has the latest record", sanitizers=False)
+def forgotten_by_three(run):
+    forgotten(run, 3)
 
 
 if __name__ == "__main__":

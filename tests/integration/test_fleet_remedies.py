@@ -152,6 +152,7 @@ def first_two_dead(run):
     run.nodes[4].sigstop()
     run.start_holdfast("fleet", "ttl-max", f"{TTL_S + 1}s")
     wait_until(lambda: all(version(node) == 2 for node in run.nodes[:4]), 20, "it is under way")
+    wait_until(lambda: run.holdfast("fleet", "--json").json["record"]["version"] == 2, 10, "the agent goes by it")
     for node in run.nodes[:2]:
         node.kill()
     said = waits(run, None, f"start an empty server at {run.nodes[0].seat}")

@@ -390,8 +390,10 @@ static void on_operator(struct sim_event *event)
     r = f->record;
     if (!unsaid.due)
         replace_dead(f, host);
-    if (rng_chance(rng, 0.1 * often))
+    if (rng_chance(rng, 0.1 * often)) {
         remedies_carry_on(host);
+        remedies_confirm();
+    }
     f = answering(host);
     if (!f)
         return;

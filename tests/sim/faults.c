@@ -6,6 +6,7 @@
 #include "tests/sim/changes.h"
 #include "tests/sim/host.h"
 #include "tests/sim/procs.h"
+#include "tests/sim/remedies.h"
 #include "tests/sim/rollbacks.h"
 #include "tests/sim/storms.h"
 #include "tests/sim/watches.h"
@@ -372,6 +373,7 @@ void faults_end(void)
     rollbacks_end();
     addresses_end();
     changes_end();
+    remedies_settle();
     for (int i = 0; i < vnodes_struck(); i++) {
         struct vnode *node = sim.node[i];
 

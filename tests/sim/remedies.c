@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/broker/nodes/node_fleet.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/broker/rooms.h"
 #include "agent/core/fleet_later.h"
@@ -22,6 +23,8 @@ void remedies_begin(void)
     memset(looks, 0, sizeof(looks));
 }
 
+static struct sim_event settling;
+
 static const struct fleet *view(const struct sim_host *host)
 {
     return host->broker && host->phase == HOST_ON ? &host->broker->nodes->fleet_view : NULL;
@@ -37,6 +40,66 @@ static bool give_again(struct sim_host *host, const struct fleet *f, int lone)
            !hf_time_before(host_now(host), f->wish_until) && wish_again(&ours, &record, &wish) &&
            changes_ask(host, &wish);
 }
+
+/* --- a record that no node has any more --------------------------------------------------------- */
+
+static bool is_forgotten(const struct fleet *f)
+{
+    bool bare = false;
+
+    for (int i = 0; i < f->n; i++)
+        bare |= f->node[i].there && fleet_is_bare(f, i);
+    return bare && fleet_none_has_it(f) && !fleet_is_latest(f, HF_TIME_NEVER);
+}
+
+/* (!) The operator's word is about every host. */
+static struct sim_host *find_latest(void)
+{
+    struct sim_host *latest = NULL;
+
+    for (int i = 0; i < sim.plan.hosts; i++) {
+        struct sim_host *host = sim.host[i];
+        const struct fleet *f = view(host);
+
+        if (!f || sim.now < host->stopped_until || f->leaving)
+            return NULL;
+        if (f->known && (!latest || fleet_record_rank(&f->record, &view(latest)->record) > 0))
+            latest = host;
+    }
+    return latest;
+}
+
+static void confirm(void *arg)
+{
+    struct sim_host *host = arg;
+    const struct fleet_wish wish = {.kind = FLEET_WISH_CONFIRM};
+    char why[512] = "";
+    int rc = node_fleet_change(host->broker->nodes, &wish, why, sizeof(why));
+
+    sim_trace("h%d is asked to confirm: %d %s", host->number, rc, why);
+}
+
+void remedies_confirm(void)
+{
+    struct sim_host *latest = find_latest();
+
+    if (latest && is_forgotten(view(latest)))
+        (void)sim_agent_run(latest, confirm, latest);
+}
+
+static void on_settling(struct sim_event *event)
+{
+    sim_at(event, sim.now + SIM_SEC);
+    remedies_confirm();
+}
+
+void remedies_settle(void)
+{
+    settling = (struct sim_event){.fn = on_settling};
+    sim_at(&settling, sim.now + SIM_SEC);
+}
+
+/* --- a record that most nodes do not have -------------------------------------------------------- */
 
 void remedies_carry_on(struct sim_host *host)
 {

@@ -590,9 +590,80 @@ static void where_all_forgot_it_is_founded_again_with_all(void **state)
     (void)go_on(&w);
     ask_all(&w);
     (void)go_on(&w);
-    assert_string_equal(w.order, "a b c a! b! c! ");
+    assert_string_equal(w.order, "a! b! c! ");
     for (int i = 0; i < N; i++)
         assert_true(fleet_counts(&w.fleet, i));
+}
+
+/* All nodes are empty, and in the record of this agent's memory ttl_max is 60 s. */
+static int given_from_memory(struct world *w, hf_time shown)
+{
+    struct fleet_record record = record_of(places, FLEET_COMPLETE);
+
+    begin(w, false);
+    w->now = hf_time_add(w->now, hf_ms(1000000));
+    fleet_restore(&w->fleet, &record, HF_TIME_PAST);
+    fleet_restore_shown(&w->fleet, shown);
+    all_up(w);
+    return go_on(w);
+}
+
+/* (!) While this host was away the fleet may have changed, and leases may be longer than its record says. */
+static void a_memory_alone_founds_nothing_again(void **state)
+{
+    struct world w;
+    hf_time now;
+
+    (void)state;
+    assert_int_equal(given_from_memory(&w, HF_TIME_PAST), 0);
+    assert_waits(&w, "version 1 of this host may not be the latest one; on the host with");
+    pass(&w, 200000); /* nor does it in time */
+    ask_all(&w);
+    assert_int_equal(go_on(&w), 0);
+    now = hf_time_sub(w.now, hf_ms(200003));
+    assert_int_equal(given_from_memory(&w, hf_time_sub(now, hf_ms(62000))), 0);
+    assert_true(given_from_memory(&w, hf_time_sub(now, hf_ms(60000))) > 0);
+}
+
+/* What it had between two answers it may have forgotten again. */
+static void a_node_that_forgot_once_more_is_empty_since_then(void **state)
+{
+    struct world w;
+
+    (void)state;
+    founded(&w);
+    for (int i = 0; i < N; i++)
+        wipe(&w, i);
+    ask_all(&w);
+    fleet_on_usable(&w.fleet, 2, false, false);
+    pass(&w, 100000);
+    for (int i = 0; i < N; i++)
+        (void)fleet_on_answer(&w.fleet, i, "another", "", w.now, w.now);
+    fleet_on_usable(&w.fleet, 2, true, true);
+    assert_int_equal(go_on(&w), 0);
+}
+
+/* (!) What a server shows is later than what is remembered, whatever most have. */
+static void nothing_is_founded_again_where_a_later_record_is_seen(void **state)
+{
+    struct fleet_record first = record_of(places, FLEET_COMPLETE), later = first;
+    struct world w;
+
+    (void)state;
+    later.version = 2;
+    later.before_count = N;
+    later.ttl_max_before_ms = first.ttl_max_ms;
+    later.ttl_max_ms = 90000;
+    memcpy(later.before, first.seat, sizeof(later.before));
+    begin(&w, false);
+    fleet_restore(&w.fleet, &first, HF_TIME_PAST);
+    fleet_restore_shown(&w.fleet, w.now);
+    write_record(&w, 2, &later);
+    all_up(&w);
+    assert_int_equal(go_on(&w), 0);
+    assert_waits(&w, "node c has version 2");
+    w.fleet.confirmed_until = HF_TIME_NEVER;
+    assert_int_equal(go_on(&w), 0);
 }
 
 static void another_fleets_node_is_refused_by_itself(void **state)
@@ -838,6 +909,9 @@ int main(void)
         cmocka_unit_test(a_server_that_was_left_and_found_again_may_forget),
         cmocka_unit_test(an_empty_node_gets_the_record_only_from_what_was_read_since),
         cmocka_unit_test(where_all_forgot_it_is_founded_again_with_all),
+        cmocka_unit_test(a_memory_alone_founds_nothing_again),
+        cmocka_unit_test(a_node_that_forgot_once_more_is_empty_since_then),
+        cmocka_unit_test(nothing_is_founded_again_where_a_later_record_is_seen),
         cmocka_unit_test(another_fleets_node_is_refused_by_itself),
         cmocka_unit_test(what_an_earlier_agent_went_by_stays),
         cmocka_unit_test(what_a_connection_said_ends_with_it),

@@ -139,10 +139,13 @@ static bool step(struct one_agent *a)
 
     fleet_next(&a->fleet, w.now, 0, &action);
     if (action.step == FLEET_AGAIN) {
+        hf_time shown = fleet_shown(&a->fleet);
+
         if (fleet_record_rank(&action.record, &a->memory) != 0)
             a->from = w.now;
         a->memory = action.record;
         start(a);
+        fleet_restore_shown(&a->fleet, shown);
         hear_all(a);
         return true;
     }
@@ -914,6 +917,63 @@ TEST(a_fleet_that_has_forgotten_is_confirmed)
     assert_int_equal(counting(1), 3);
 }
 
+/* All answer, and what an agent remembers from before its start proves nothing. */
+TEST(a_memory_is_confirmed)
+{
+    founded(3);
+    for (int s = 0; s < 3; s++)
+        flush(s);
+    for (int k = 0; k < AGENTS; k++)
+        start(&w.agent[k]);
+    run();
+    assert_int_equal(w.server[0].length, 0);
+    assert_waits(0, "holdfast fleet confirm");
+    assert_int_equal(ask(0, FLEET_WISH_CONFIRM, "", 0, false), HF_OK);
+    run();
+    for (int k = 0; k < AGENTS; k++)
+        assert_int_equal(counting(k), 3);
+}
+
+/* A founder that ended half way left its record on the one, and the others are empty. */
+TEST(a_founding_that_was_left_is_confirmed)
+{
+    struct fleet_record founding;
+
+    founded(1);
+    founding = *on(0);
+    founding.state = FLEET_FOUNDING;
+    flush(0);
+    write_record(0, &founding);
+    start(&w.agent[0]);
+    hear_all(&w.agent[0]);
+    go_on(&w.agent[0]);
+    assert_int_equal(on(0)->state, FLEET_FOUNDING);
+    assert_waits(0, "holdfast fleet confirm");
+    assert_int_equal(ask(0, FLEET_WISH_CONFIRM, "", 0, false), HF_OK);
+    run();
+    assert_int_equal(on(0)->state, FLEET_COMPLETE);
+}
+
+TEST(a_later_record_is_not_confirmed_away)
+{
+    struct fleet_record first;
+
+    founded(3);
+    first = *on(0);
+    assert_int_equal(ask(0, FLEET_WISH_TTL_MAX, "", 0, false), HF_OK);
+    run();
+    assert_int_equal(on(2)->version, 2);
+    flush(0);
+    flush(1);
+    w.agent[0].memory = first;
+    start(&w.agent[0]);
+    hear_all(&w.agent[0]);
+    go_on(&w.agent[0]);
+    assert_int_equal(ask(0, FLEET_WISH_CONFIRM, "", 0, false), HF_EINVAL);
+    assert_why("later record of the fleet than version 1");
+    assert_int_equal(w.server[0].length, 0);
+}
+
 /* The word is of this moment: what comes later is looked at anew. */
 TEST(a_confirmation_does_not_last)
 {
@@ -1443,6 +1503,9 @@ int main(void)
         cmocka_unit_test(a_member_that_stays_may_be_gone),
         cmocka_unit_test(no_majority_may_be_gone),
         cmocka_unit_test(a_fleet_that_has_forgotten_is_confirmed),
+        cmocka_unit_test(a_memory_is_confirmed),
+        cmocka_unit_test(a_founding_that_was_left_is_confirmed),
+        cmocka_unit_test(a_later_record_is_not_confirmed_away),
         cmocka_unit_test(a_confirmation_does_not_last),
         cmocka_unit_test(less_than_a_majority_is_not_confirmed),
         cmocka_unit_test(a_fleet_grows_and_shrinks),

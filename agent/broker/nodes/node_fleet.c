@@ -36,6 +36,7 @@ void node_fleet_begin(struct nodes *nodes)
     fleet_init(&nodes->fleet_view, &own, c->new_list, nodes->started);
     if (nodes->agent->fleet)
         fleet_restore(&nodes->fleet_view, nodes->agent->fleet, nodes->agent->fleet_settles);
+    fleet_restore_shown(&nodes->fleet_view, nodes->agent->fleet_shown);
     nodes->fleet_here = nodes->agent->fleet_here;
     memcpy(nodes->fleet_by, nodes->agent->fleet_by, sizeof(nodes->fleet_by));
     for (int i = 0; i < nodes->n; i++) {
