@@ -10,70 +10,47 @@ static const char *const states[HF_NODE_STATES] = {
     [HF_NODE_REFUSED] = "refused",         [HF_NODE_UNWRITABLE] = "unwritable",
 };
 
-static const char *const refusals[HF_REFUSALS] = {
-    [HF_REFUSED_NOT] = "",
-    [HF_REFUSED_REPLICA] = "replica",
-    [HF_REFUSED_CLUSTER] = "cluster",
-    [HF_REFUSED_DUPLICATE] = "duplicate",
-    [HF_REFUSED_NOT_REDIS] = "not_redis",
-    [HF_REFUSED_EVICTION] = "eviction",
-    [HF_REFUSED_AUTH] = "auth",
-    [HF_REFUSED_FLEET] = "fleet",
-    [HF_REFUSED_REPLICATED] = "replicated",
+static const struct hf_why refusals[] = {
+#define HF_WHY_REFUSED(code, word, sentence, remedy) [HF_REFUSED_##code] = {word, sentence, remedy},
+#include "shm/node_whys.def"
 };
 
-static const char *const errors[] = {
-    [HF_NODE_ERR_NONE] = "",
-    [HF_NODE_ERR_RESOLVE] = "resolve",
-    [HF_NODE_ERR_CONNECT] = "connect",
-    [HF_NODE_ERR_BROKEN] = "broken",
-    [HF_NODE_ERR_TIMEOUT] = "timeout",
-    [HF_NODE_ERR_SILENT] = "silent",
-    [HF_NODE_ERR_AUTH] = "auth",
-    [HF_NODE_ERR_PERM] = "perm",
-    [HF_NODE_ERR_BUSY] = "busy",
-    [HF_NODE_ERR_LOADING] = "loading",
-    [HF_NODE_ERR_MISCONF] = "misconf",
-    [HF_NODE_ERR_READONLY] = "readonly",
-    [HF_NODE_ERR_OOM] = "oom",
-    [HF_NODE_ERR_NOSCRIPT] = "noscript",
-    [HF_NODE_ERR_PROTOCOL] = "protocol",
-    [HF_NODE_ERR_OTHER] = "other",
-    [HF_NODE_ERR_NOREPLICAS] = "noreplicas",
-    [HF_NODE_ERR_TLS] = "tls",
-    [HF_NODE_ERR_TLS_CA] = "tls_ca",
-    [HF_NODE_ERR_TLS_HOST] = "tls_host",
-    [HF_NODE_ERR_TLS_EXPIRED] = "tls_expired",
-    [HF_NODE_ERR_TLS_CLIENT] = "tls_client",
-    [HF_NODE_ERR_NO_TLS] = "no_tls",
-    [HF_NODE_ERR_WANTS_TLS] = "wants_tls",
+static const struct hf_why quarantines[HF_QUARANTINE_REASONS] = {
+#define HF_WHY_QUARANTINED(code, word, sentence, remedy)                                           \
+    [__builtin_ctz(HF_QUARANTINE_##code)] = {word, sentence, remedy},
+#include "shm/node_whys.def"
 };
 
-/* By bit of enum hf_quarantine_reason. */
-static const char *const quarantines[HF_QUARANTINE_REASONS] = {"age", "run_id", "sentinel", "clock",
-                                                               "median"};
+static const struct hf_why errors[] = {
+#define HF_WHY_FAILED(code, word, remedy) [HF_NODE_ERR_##code] = {word, "", remedy},
+#include "shm/node_whys.def"
+};
 
-static const char *word_of(const char *const *words, size_t count, uint32_t number)
+static const struct hf_why *why_of(const struct hf_why *whys, size_t count, uint32_t number)
 {
-    return number < count && words[number] ? words[number] : "unknown";
+    static const struct hf_why unknown = {
+        "unknown", "for an unknown reason",
+        "see the agent's log: it is of a later version than this command"};
+
+    return number < count && whys[number].word ? &whys[number] : &unknown;
 }
 
 const char *hf_node_state_word(uint32_t state)
 {
-    return word_of(states, HF_LENGTH(states), state);
+    return state < HF_LENGTH(states) ? states[state] : "unknown";
 }
 
-const char *hf_refusal_word(uint32_t refusal)
+const struct hf_why *hf_why_refused(uint32_t refusal)
 {
-    return word_of(refusals, HF_LENGTH(refusals), refusal);
+    return why_of(refusals, HF_LENGTH(refusals), refusal);
 }
 
-const char *hf_node_error_word(uint32_t error)
+const struct hf_why *hf_why_quarantined(uint32_t reason)
 {
-    return word_of(errors, HF_LENGTH(errors), error);
+    return why_of(quarantines, HF_LENGTH(quarantines), (uint32_t)__builtin_ctz(reason));
 }
 
-const char *hf_quarantine_word(unsigned bit)
+const struct hf_why *hf_why_failed(uint32_t error)
 {
-    return bit < HF_LENGTH(quarantines) ? quarantines[bit] : NULL;
+    return why_of(errors, HF_LENGTH(errors), error);
 }

@@ -1,4 +1,4 @@
-/* Stable words for the numbers in a node's row: shared by agent and command. */
+/* What the numbers in a node's row mean, said once: for the agent's log, the command, JSON and metrics. */
 #ifndef HOLDFAST_SHM_NODE_WORDS_H
 #define HOLDFAST_SHM_NODE_WORDS_H
 
@@ -7,16 +7,23 @@
 #include "shm/layout.h"
 
 #define HF_NODE_STATES        (HF_NODE_UNWRITABLE + 1)
-#define HF_REFUSALS           (HF_REFUSED_REPLICATED + 1)
 #define HF_QUARANTINE_REASONS 5 /* bits */
+/* Of a quarantine that has no reason yet. */
+#define HF_NODE_UNJUDGED "it will be judged once enough nodes answer"
 
-/* "connecting", "up", "quarantined", "down", "refused", "unwritable". "unknown": a later agent may know more than
- * this program. */
+/* Why a node does not vote (shm/node_whys.def). A later agent may know more than this program: the word is "unknown" then. */
+struct hf_why {
+    const char *word;     /* stable: for JSON and metrics */
+    const char *sentence; /* of the node: "it is a replica"; "" of an error: the row has its text */
+    const char *remedy;   /* what is to be done */
+};
+
+/* "connecting", "up", "quarantined", "down", "refused", "unwritable". */
 const char *hf_node_state_word(uint32_t state);
-/* Of enum hf_node_refusal and enum hf_node_error; "" for none. */
-const char *hf_refusal_word(uint32_t refusal);
-const char *hf_node_error_word(uint32_t error);
-/* Of a bit of enum hf_quarantine_reason; NULL beyond the last. */
-const char *hf_quarantine_word(unsigned bit);
+/* Of enum hf_node_refusal and enum hf_node_error; their words are "" for none. */
+const struct hf_why *hf_why_refused(uint32_t refusal);
+const struct hf_why *hf_why_failed(uint32_t error);
+/* Of enum hf_quarantine_reason, one bit. */
+const struct hf_why *hf_why_quarantined(uint32_t reason);
 
 #endif

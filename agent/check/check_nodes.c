@@ -181,7 +181,7 @@ static bool judge(const struct config *c, const struct trial *nodes, int i, stru
     const struct trial *there = &nodes[i];
     const struct node_address *a = &c->nodes[i];
     int line = f->report->node_line[i], other = same_server(nodes, i);
-    const char *refusal;
+    const struct hf_why *why;
 
     if (there->lacks[0])
         find_warning(f, line, "node %s (%s): %s; without them waiters poll", a->id, a->text,
@@ -190,8 +190,8 @@ static bool judge(const struct config *c, const struct trial *nodes, int i, stru
         find_warning(f, line, "node %s (%s) does not answer: %s", a->id, a->text, there->text);
     } else if (!there->answered) {
         find_fault(f, line, "node %s (%s): %s", a->id, a->text, there->text);
-    } else if ((refusal = node_facts_refusal(c, &there->facts))) {
-        find_fault(f, line, "node %s (%s): %s", a->id, a->text, refusal);
+    } else if ((why = node_facts_refusal(c, &there->facts))) {
+        find_fault(f, line, "node %s (%s): %s; %s", a->id, a->text, why->sentence, why->remedy);
     } else if (other >= 0) {
         find_fault(f, line, "node %s (%s): it is the same server as node %s; list each server once",
                    a->id, a->text, c->nodes[other].id);

@@ -92,15 +92,15 @@ static bool judge_answer(struct fleet_look *l, const struct trial *there)
 
 static bool judge_identity(struct fleet_look *l, const struct trial *there)
 {
-    const char *refusal;
+    const struct hf_why *why;
 
     for (int i = 0; i < l->config.node_count; i++)
         if (l->run_id[i][0] && strcmp(l->run_id[i], there->facts.run_id) == 0)
             return refuse(l, "give another server: the one at %s is node %s", l->wish.seat,
                           l->config.nodes[i].id);
-    refusal = node_facts_refusal(&l->config, &there->facts);
-    return !refusal ||
-           refuse(l, "give another server, or correct that one: at %s: %s", l->wish.seat, refusal);
+    why = node_facts_refusal(&l->config, &there->facts);
+    return !why || refuse(l, "give another server, or correct that one: at %s: %s; %s",
+                          l->wish.seat, why->sentence, why->remedy);
 }
 
 /* The member of the record that is at that seat. */

@@ -9,7 +9,7 @@
 
 const char *link_error_name(enum hf_node_error error)
 {
-    return error == HF_NODE_ERR_NONE ? "none" : hf_node_error_word((uint32_t)error);
+    return error == HF_NODE_ERR_NONE ? "none" : hf_why_failed((uint32_t)error)->word;
 }
 
 /* "ERR Error running script (call to f_..): @user_script:3: @user_script: 3: -OOM command not ..." */

@@ -325,7 +325,7 @@ def wrong_roles(run):
     wait_until(lambda: b"state=online" in run.nodes[0].cmd("INFO", "replication"), what="the replica is attached")
     path = config(run, nodes=[*run.nodes, copy, evicts, cluster, twin])
     check(run, path, BAD,
-          rf"{path}:{line_of(path, 'node = n1')}: node n1 \(127.0.0.1:{port}\): it has replicas, or had a failover.*Detach",
+          rf"{path}:{line_of(path, 'node = n1')}: node n1 \(127.0.0.1:{port}\): it has replicas, or had a failover.*detach",
           rf"{path}:{line_of(path, 'node = copy')}: node copy .*: it is a replica; name its master",
           "node evicts .*maxmemory-policy may evict locks; set noeviction",
           r"node cluster .*: it is in cluster mode", "node twin .*: it is the same server as node n2; list each server once",

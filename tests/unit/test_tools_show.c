@@ -260,22 +260,34 @@ static void test_nodes_json(void **state)
 
 /* --- words and numbers ------------------------------------------------------------------------ */
 
+/* The sentence of an error is in its row. */
+static void says_all(const struct hf_why *why, bool has_sentence)
+{
+    assert_string_not_equal(why->word, "unknown");
+    assert_true(*why->word && *why->remedy && (*why->sentence || !has_sentence));
+}
+
 static void test_words(void **state)
 {
     (void)state;
     for (uint32_t reason = 0; reason <= HF_LOSS_FENCE; reason++)
         assert_string_not_equal(hf_loss_word(reason), "unknown");
-    for (uint32_t refusal = 0; refusal <= HF_REFUSED_REPLICATED; refusal++)
-        assert_string_not_equal(words_refusal(refusal), "unknown");
-    for (uint32_t error = 0; error <= HF_NODE_ERR_OTHER; error++)
-        assert_string_not_equal(words_node_error(error), "unknown");
-    for (uint32_t node = 0; node <= HF_NODE_REFUSED; node++)
-        assert_string_not_equal(words_node_state(node), "unknown");
-    assert_non_null(words_quarantine(4));
-    assert_null(words_quarantine(5));
+    for (uint32_t refusal = HF_REFUSED_REPLICA; refusal <= HF_REFUSED_REPLICATED; refusal++)
+        says_all(hf_why_refused(refusal), true);
+    for (uint32_t error = HF_NODE_ERR_RESOLVE; error <= HF_NODE_ERR_WANTS_TLS; error++)
+        says_all(hf_why_failed(error), false);
+    for (uint32_t node = 0; node < HF_NODE_STATES; node++)
+        assert_string_not_equal(hf_node_state_word(node), "unknown");
+    for (unsigned bit = 0; bit < HF_QUARANTINE_REASONS; bit++)
+        says_all(hf_why_quarantined(1u << bit), true);
+    assert_string_equal(hf_why_refused(HF_REFUSED_NOT)->word, "");
+    assert_string_equal(hf_why_failed(HF_NODE_ERR_NONE)->word, "");
+    assert_string_equal(hf_why_quarantined(HF_QUARANTINE_RUN_ID)->word, "run_id");
     /* Of a later agent. */
     assert_string_equal(hf_loss_word(99), "unknown");
-    assert_string_equal(words_node_state(99), "unknown");
+    assert_string_equal(hf_node_state_word(99), "unknown");
+    assert_string_equal(hf_why_refused(99)->word, "unknown");
+    assert_string_equal(hf_why_failed(99)->word, "unknown");
 }
 
 static void test_format(void **state)

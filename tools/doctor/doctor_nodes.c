@@ -41,98 +41,16 @@ static void look_at_count(struct doctor *doctor, const struct reader *reader, ui
                       nodes, quorum);
 }
 
-static const char *refusal_remedy(uint32_t refused)
-{
-    switch (refused) {
-    case HF_REFUSED_REPLICA:
-        return "list masters that are independent of each other; never a replica";
-    case HF_REFUSED_CLUSTER:
-        return "use servers with cluster-enabled no";
-    case HF_REFUSED_DUPLICATE:
-        return "list each server once; two names of one server are one vote";
-    case HF_REFUSED_EVICTION:
-        return "set maxmemory-policy noeviction on it (or, with less safety, allow_eviction)";
-    case HF_REFUSED_REPLICATED:
-        return "detach its replicas, or, after a failover, restart it without its files (or, with "
-               "less safety, allow_replicas)";
-    case HF_REFUSED_AUTH:
-        return "correct user and password for it in the agent's configuration";
-    case HF_REFUSED_FLEET:
-        return "write the fleet's ids, ttl_max, key formats and database into this host's "
-               "configuration file "
-               "and restart its agent; to change the fleet: holdfast fleet move --help";
-    default:
-        return "see what listens at this address";
-    }
-}
-
-/* The agent names those that are missing as ACL SETUSER takes them, once it has asked for each. */
-static const char *rights_remedy(const struct hf_node_row *row, char *text, size_t size)
+/* The agent names the rights that are missing as ACL SETUSER takes them, once it has asked for each. */
+static const char *remedy_for(const struct hf_node_row *row, char *text, size_t size)
 {
     static const char lacks[] = "its user lacks ";
     const char *which = strstr(row->error, lacks);
 
-    if (!which || strstr(which, " more"))
-        return "give the agent's user there the rights that holdfastd(8) names";
+    if (row->error_class != HF_NODE_ERR_PERM || !which || strstr(which, " more"))
+        return hf_why_failed(row->error_class)->remedy;
     snprintf(text, size, "on that server: ACL SETUSER %s%s", "USER ", which + strlen(lacks));
     return text;
-}
-
-static const char *error_remedy(uint32_t error_class)
-{
-    switch (error_class) {
-    case HF_NODE_ERR_RESOLVE:
-        return "correct the host name, or see to the name service";
-    case HF_NODE_ERR_AUTH:
-        return "correct user and password for it in the agent's configuration";
-    case HF_NODE_ERR_TLS_CA:
-        return "add the CA of its certificate to tls_ca_file, if this is the right server";
-    case HF_NODE_ERR_TLS_HOST:
-        return "address it by a name that its certificate has, or add ,tls_name=NAME to its "
-               "address, if this "
-               "is the right server";
-    case HF_NODE_ERR_TLS_EXPIRED:
-        return "renew the certificate of that server; see to both clocks, too";
-    case HF_NODE_ERR_TLS_CLIENT:
-        return "give the agent a certificate that the server's CA signed, with its key: "
-               "tls_cert_file, "
-               "tls_key_file";
-    case HF_NODE_ERR_NO_TLS:
-        return "write redis:// in its address, or give the server a tls-port";
-    case HF_NODE_ERR_WANTS_TLS:
-        return "write rediss:// in its address, and give tls_ca_file";
-    case HF_NODE_ERR_TLS:
-        return "see that server's log, and whether it speaks TLS 1.2 or later there";
-    case HF_NODE_ERR_MISCONF:
-    case HF_NODE_ERR_OOM:
-        return "see to that server's disk and memory";
-    case HF_NODE_ERR_READONLY:
-        return "it is a replica or was made one: list masters only";
-    default:
-        return "see whether that server runs, and whether it can be reached from here";
-    }
-}
-
-static const char *write_remedy(uint32_t error_class)
-{
-    switch (error_class) {
-    case HF_NODE_ERR_OOM:
-        return "raise its maxmemory, or take other data off that server";
-    case HF_NODE_ERR_NOREPLICAS:
-        return "set min-replicas-to-write 0 on it: a lock's node needs no replicas";
-    case HF_NODE_ERR_MISCONF:
-        return "see why that server cannot save (its disk), or set stop-writes-on-bgsave-error no";
-    default:
-        return error_remedy(error_class);
-    }
-}
-
-static const char *remedy_for(const struct hf_node_row *row, char *text, size_t size)
-{
-    if (row->error_class == HF_NODE_ERR_PERM)
-        return rights_remedy(row, text, size);
-    return row->state == HF_NODE_UNWRITABLE ? write_remedy(row->error_class)
-                                            : error_remedy(row->error_class);
 }
 
 static void look_at_state(struct doctor *doctor, const struct hf_node_row *row, const char *id)
@@ -154,10 +72,10 @@ static void look_at_state(struct doctor *doctor, const struct hf_node_row *row, 
     case HF_NODE_QUARANTINED:
         words_quarantine_sentence(text, sizeof(text), row->quarantine_reason);
         doctor_report(doctor, FINDING_WARN, "node.state",
-                      row->quarantine_reason & HF_QUARANTINE_MEDIAN
-                          ? "correct that server's clock (slew it), then wait"
-                          : "wait; if this comes again and again, see why that server restarts or "
-                            "its clock steps",
+                      hf_why_quarantined(row->quarantine_reason & HF_QUARANTINE_MEDIAN
+                                             ? HF_QUARANTINE_MEDIAN
+                                             : HF_QUARANTINE_AGE)
+                          ->remedy,
                       "%s is in quarantine for %s more: %s", id,
                       text_span(span, sizeof(span), left_ms > 0 ? left_ms : 0), text);
         break;
@@ -167,12 +85,12 @@ static void look_at_state(struct doctor *doctor, const struct hf_node_row *row, 
                       text_escape_str(text, sizeof(text), row->error));
         break;
     case HF_NODE_REFUSED:
-        doctor_report(doctor, FINDING_FAIL, "node.state", refusal_remedy(row->refused),
-                      "%s is refused: %s", id, words_refusal_sentence(row->refused));
+        doctor_report(doctor, FINDING_FAIL, "node.state", hf_why_refused(row->refused)->remedy,
+                      "%s is refused: %s", id, hf_why_refused(row->refused)->sentence);
         break;
     default:
         doctor_report(doctor, FINDING_WARN, "node.state", remedy_for(row, remedy, sizeof(remedy)),
-                      "%s is %s%s%s", id, words_node_state(row->state), *row->error ? ": " : "",
+                      "%s is %s%s%s", id, hf_node_state_word(row->state), *row->error ? ": " : "",
                       text_escape_str(text, sizeof(text), row->error));
     }
 }

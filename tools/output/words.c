@@ -10,33 +10,12 @@ struct word {
     const char *word, *sentence;
 };
 
-static const char *const refusals[HF_REFUSALS] = {
-    [HF_REFUSED_NOT] = "",
-    [HF_REFUSED_REPLICA] = "it is a replica, and only masters count",
-    [HF_REFUSED_CLUSTER] = "it is in cluster mode",
-    [HF_REFUSED_DUPLICATE] = "it is the same server as another node of the list",
-    [HF_REFUSED_NOT_REDIS] = "it is not a Redis server",
-    [HF_REFUSED_EVICTION] = "its maxmemory-policy may evict keys",
-    [HF_REFUSED_AUTH] = "it refuses user or password",
-    [HF_REFUSED_FLEET] = "other agents use it with another ttl_max, node list or key format",
-    [HF_REFUSED_REPLICATED] = "it has replicas, or had a failover",
-};
-
 static const struct word trackings[] = {
     [HF_TRACKING_DOWN] = {"down", "waiters poll: the connection for notices is not up yet"},
     [HF_TRACKING_ON] = {"on", "the node tells waiters when another host's lock changes"},
     [HF_TRACKING_REFUSED] = {"refused",
                              "waiters poll: the node refuses CLIENT TRACKING or SUBSCRIBE"},
     [HF_TRACKING_BROKEN] = {"broken", "waiters poll: the connection for notices ended"},
-};
-
-/* By bit of enum hf_quarantine_reason. */
-static const char *const quarantines[HF_QUARANTINE_REASONS] = {
-    "first contact, and too young or at odds with its sentinel",
-    "restarted",
-    "its sentinel was absent or changed",
-    "its clock stepped",
-    "its clock is over 1 s off the other nodes'",
 };
 
 static const struct {
@@ -74,11 +53,6 @@ const char *words_lease_state(const struct hf_slot_view *view, bool in_force)
     }
 }
 
-const char *words_node_state(uint32_t state)
-{
-    return hf_node_state_word(state);
-}
-
 static const struct word *tracking_of(uint32_t flags)
 {
     return word_of(trackings, HF_LENGTH(trackings),
@@ -114,34 +88,16 @@ const char *words_fleet_sentence(char *out, size_t size, uint32_t flags)
     return out;
 }
 
-const char *words_refusal(uint32_t refusal)
-{
-    return hf_refusal_word(refusal);
-}
-
-const char *words_refusal_sentence(uint32_t refusal)
-{
-    return refusal < HF_LENGTH(refusals) ? refusals[refusal] : "for an unknown reason";
-}
-
-const char *words_node_error(uint32_t error_class)
-{
-    return hf_node_error_word(error_class);
-}
-
-const char *words_quarantine(unsigned bit)
-{
-    return hf_quarantine_word(bit);
-}
-
 const char *words_quarantine_sentence(char *out, size_t size, uint32_t reasons)
 {
     size_t used = 0;
 
     out[0] = '\0';
-    for (unsigned bit = 0; bit < HF_LENGTH(quarantines) && used < size; bit++)
+    for (unsigned bit = 0; bit < HF_QUARANTINE_REASONS && used < size; bit++)
         if (reasons & 1u << bit)
             used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "",
-                                     quarantines[bit]);
+                                     hf_why_quarantined(1u << bit)->sentence);
+    if (used == 0)
+        snprintf(out, size, HF_NODE_UNJUDGED);
     return out;
 }

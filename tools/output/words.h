@@ -5,14 +5,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shm/node_words.h"
 #include "shm/slot.h"
 
 /* "held", "late", "losing", "lost", "ended"; "lapsed" for a lease whose validity is over without
  * being ended by the agent. */
 const char *words_lease_state(const struct hf_slot_view *view, bool in_force);
 
-/* "connecting", "up", "quarantined", "down", "refused", "unwritable". */
-const char *words_node_state(uint32_t state);
 /* Of the enum hf_node_tracking in a node's flags: how waiters hear of its changes. */
 const char *words_tracking(uint32_t flags);
 const char *words_tracking_sentence(uint32_t flags);
@@ -21,14 +20,7 @@ const char *words_tracking_sentence(uint32_t flags);
 const char *words_fleet(uint32_t flags, unsigned nth);
 /* "it has no record of the fleet, so its answers do not count"; "" for none. Returns `out`. */
 const char *words_fleet_sentence(char *out, size_t size, uint32_t flags);
-/* Of enum hf_node_refusal and enum hf_node_error; "" for none. */
-const char *words_refusal(uint32_t refusal);
-const char *words_refusal_sentence(uint32_t refusal);
-const char *words_node_error(uint32_t error_class);
-
-/* Quarantine reasons are bits: the word of bit `bit`, NULL beyond the last. */
-const char *words_quarantine(unsigned bit);
-/* "restarted, sentinel absent or changed"; "" for none. Returns `out`. */
+/* All reasons of a quarantine (enum hf_quarantine_reason, bits). Returns `out`. */
 const char *words_quarantine_sentence(char *out, size_t size, uint32_t reasons);
 
 #endif

@@ -118,20 +118,20 @@ static void write_reasons(const struct hf_metrics *m, const struct rows *rows)
     for (int i = 0; i < rows->count; i++)
         if (rows->row[i].state == HF_NODE_REFUSED)
             hf_metric_node(m, "node_refused", rows->row[i].id, "reason",
-                           hf_refusal_word(rows->row[i].refused), 1);
+                           hf_why_refused(rows->row[i].refused)->word, 1);
     hf_metric_head(m, "node_quarantined", HF_METRIC_GAUGE,
                    "1: the node gives no votes for now, and why");
     for (int i = 0; i < rows->count; i++)
-        for (unsigned bit = 0; hf_quarantine_word(bit); bit++)
+        for (unsigned bit = 0; bit < HF_QUARANTINE_REASONS; bit++)
             if (rows->row[i].state == HF_NODE_QUARANTINED &&
                 rows->row[i].quarantine_reason & 1u << bit)
                 hf_metric_node(m, "node_quarantined", rows->row[i].id, "reason",
-                               hf_quarantine_word(bit), 1);
+                               hf_why_quarantined(1u << bit)->word, 1);
     hf_metric_head(m, "node_unwritable", HF_METRIC_GAUGE, "1: the node refuses writes, and why");
     for (int i = 0; i < rows->count; i++)
         if (rows->row[i].unwritable_since_ns)
             hf_metric_node(m, "node_unwritable", rows->row[i].id, "error",
-                           hf_node_error_word(rows->row[i].error_class), 1);
+                           hf_why_failed(rows->row[i].error_class)->word, 1);
 }
 
 /* The agent knows it best. One of before 1.4 does not tell it. */

@@ -353,10 +353,10 @@ static void detail_of_other(char *out, size_t size, const struct hf_event *event
         break;
     case HF_EVENT_NODE_DOWN:
     case HF_EVENT_NODE_UNWRITABLE:
-        snprintf(out, size, "%s: %s", words_node_error(event->reason), text);
+        snprintf(out, size, "%s: %s", hf_why_failed(event->reason)->word, text);
         break;
     case HF_EVENT_NODE_REFUSED:
-        snprintf(out, size, "%s%s%s", words_refusal_sentence(event->reason), *text ? ": " : "",
+        snprintf(out, size, "%s%s%s", hf_why_refused(event->reason)->sentence, *text ? ": " : "",
                  text);
         break;
     case HF_EVENT_NODE_RESTARTED:
@@ -366,10 +366,11 @@ static void detail_of_other(char *out, size_t size, const struct hf_event *event
         snprintf(out, size, "node %u of the list until here", event->node + 1u);
         break;
     case HF_EVENT_NODE_FORGOT:
-        snprintf(out, size, "its sentinel was absent or changed");
+        snprintf(out, size, "%s", hf_why_quarantined(HF_QUARANTINE_SENTINEL)->sentence);
         break;
     case HF_EVENT_NODE_STEPPED:
-        snprintf(out, size, "its clock stepped%s%s", event->value ? " by " : "",
+        snprintf(out, size, "%s%s%s", hf_why_quarantined(HF_QUARANTINE_CLOCK)->sentence,
+                 event->value ? " by " : "",
                  event->value ? format_offset(span, sizeof(span), event->value) : "");
         break;
     case HF_EVENT_QUARANTINE:
@@ -428,9 +429,9 @@ static json_t *voting_json(const struct reader *reader, const struct hf_event *e
 static const char *reason_word(const struct hf_event *event)
 {
     if (event->kind == HF_EVENT_NODE_DOWN || event->kind == HF_EVENT_NODE_UNWRITABLE)
-        return words_node_error(event->reason);
+        return hf_why_failed(event->reason)->word;
     if (event->kind == HF_EVENT_NODE_REFUSED)
-        return words_refusal(event->reason);
+        return hf_why_refused(event->reason)->word;
     return of_lease(event) ? hf_loss_word(event->reason) : "";
 }
 

@@ -37,7 +37,7 @@ static const char *unwritable(char *out, size_t size, const struct hf_node_row *
     if (row->unwritable_since_ns > 0)
         snprintf(out, size, "refuses writes for %s: %s: %s",
                  text_span(span, sizeof(span), unwritable_ms(row)),
-                 words_node_error(row->error_class),
+                 hf_why_failed(row->error_class)->word,
                  text_escape_str(error, sizeof(error), row->error));
     return out;
 }
@@ -74,13 +74,12 @@ static const char *why_by_state(char *out, size_t size, const struct hf_node_row
     case HF_NODE_QUARANTINED:
         words_quarantine_sentence(reasons, sizeof(reasons), row->quarantine_reason);
         unwritable(writes, sizeof(writes), row);
-        snprintf(out, size, "%s%s%s%s%.*s",
-                 *reasons ? reasons : "it will be judged once enough nodes answer",
-                 left ? ", votes again in " : "", left ? text_span(span, sizeof(span), left) : "",
-                 *writes ? "; " : "", (int)sizeof(writes) / 2, writes);
+        snprintf(out, size, "%s%s%s%s%.*s", reasons, left ? ", votes again in " : "",
+                 left ? text_span(span, sizeof(span), left) : "", *writes ? "; " : "",
+                 (int)sizeof(writes) / 2, writes);
         break;
     case HF_NODE_REFUSED:
-        snprintf(out, size, "%s", words_refusal_sentence(row->refused));
+        snprintf(out, size, "%s", hf_why_refused(row->refused)->sentence);
         break;
     case HF_NODE_UP:
         note_on_voter(out, size, row);
@@ -123,7 +122,7 @@ void show_node_list(const struct reader *reader)
     printf("%-*s  %-11s  %-8s  %s\n", width, "NODE", "STATE", "RTT", "WHY");
     for (uint32_t i = 0; i < count; i++)
         printf("%-*s  %-11s  %-8s  %s\n", width, id_of(id, sizeof(id), &rows[i]),
-               words_node_state(rows[i].state), format_rtt(rtt, sizeof(rtt), rows[i].rtt_ns),
+               hf_node_state_word(rows[i].state), format_rtt(rtt, sizeof(rtt), rows[i].rtt_ns),
                *why(note, sizeof(note), &rows[i]) ? note : "-");
 }
 
@@ -141,7 +140,7 @@ static void print_long(const struct hf_node_row *row)
 
     printf("%s\n", id_of(text, sizeof(text), row));
     printf("  address   %s\n", text_escape_str(text, sizeof(text), row->address));
-    printf("  state     %s", words_node_state(row->state));
+    printf("  state     %s", hf_node_state_word(row->state));
     printf(*why(text, sizeof(text), row) ? ": %s\n" : "%s\n", text);
     if (*row->version)
         printf("  server    version %s", text_escape_str(text, sizeof(text), row->version));
@@ -165,7 +164,7 @@ static void print_long(const struct hf_node_row *row)
            ", reconnects %" PRIu64 ", clock steps %" PRIu64 "\n",
            row->replies, row->timeouts, row->errors, row->reconnects, row->clock_steps);
     if (row->error_class != HF_NODE_ERR_NONE || *row->error)
-        printf("  error     %s: %s\n", words_node_error(row->error_class),
+        printf("  error     %s: %s\n", hf_why_failed(row->error_class)->word,
                text_escape_str(text, sizeof(text), row->error));
 }
 
@@ -182,9 +181,9 @@ json_t *show_node_quarantine_json(uint32_t reasons)
 {
     json_t *array = json_array();
 
-    for (unsigned bit = 0; words_quarantine(bit); bit++)
+    for (unsigned bit = 0; bit < HF_QUARANTINE_REASONS; bit++)
         if (reasons & 1u << bit)
-            json_array_append_new(array, json_string(words_quarantine(bit)));
+            json_array_append_new(array, json_string(hf_why_quarantined(1u << bit)->word));
     return array;
 }
 
@@ -206,10 +205,10 @@ static json_t *node_json(const struct hf_node_row *row)
 
     json_put(node, "id", json_text_str(row->id));
     json_put(node, "address", json_text_str(row->address));
-    json_put(node, "state", json_string(words_node_state(row->state)));
+    json_put(node, "state", json_string(hf_node_state_word(row->state)));
     json_put(node, "votes", json_boolean(reader_node_votes(row)));
     json_put(node, "fleet_faults", fleet_json(row->flags));
-    json_put(node, "refusal", json_word(words_refusal(row->refused)));
+    json_put(node, "refusal", json_word(hf_why_refused(row->refused)->word));
     json_put(node, "quarantine_reasons", show_node_quarantine_json(row->quarantine_reason));
     json_put(node, "quarantine_left_ms", json_integer(quarantine_left_ms(row)));
     json_put(node, "rtt_us", json_integer(row->rtt_ns / HF_NS_PER_US));
@@ -231,7 +230,7 @@ static json_t *node_json(const struct hf_node_row *row)
     json_put(node, "clock_steps", json_integer((json_int_t)row->clock_steps));
     json_put(node, "unwritable_ms",
              row->unwritable_since_ns > 0 ? json_integer(unwritable_ms(row)) : json_null());
-    json_put(node, "error_class", json_word(words_node_error(row->error_class)));
+    json_put(node, "error_class", json_word(hf_why_failed(row->error_class)->word));
     json_put(node, "error", json_word(row->error));
     return node;
 }

@@ -18,7 +18,7 @@ static size_t read_some(const struct reader *reader, uint32_t node, uint32_t mos
 /* "answered", else the class of the error. */
 static const char *outcome_word(const struct hf_renewal *renewal)
 {
-    return renewal->outcome ? words_node_error(renewal->outcome) : "answered";
+    return renewal->outcome ? hf_why_failed(renewal->outcome)->word : "answered";
 }
 
 /* "3 of 4 keys, 1 missing". */

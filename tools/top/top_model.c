@@ -98,7 +98,7 @@ static void explain_node(char *out, size_t size, const struct hf_node_row *row)
     if (row->state == HF_NODE_QUARANTINED)
         words_quarantine_sentence(out, size, row->quarantine_reason);
     else if (row->state == HF_NODE_REFUSED)
-        snprintf(out, size, "%s", words_refusal_sentence(row->refused));
+        snprintf(out, size, "%s", hf_why_refused(row->refused)->sentence);
     else if (!reader_node_votes(row) && row->state == HF_NODE_UP)
         words_fleet_sentence(out, size, row->flags);
     else if (row->state != HF_NODE_UP)
@@ -116,7 +116,7 @@ static void take_nodes(struct top_model *m, const struct reader *reader)
         struct top_node *node = &m->node[i];
 
         text_escape_ascii_str(node->id, sizeof(node->id), *rows[i].id ? rows[i].id : "?");
-        snprintf(node->state, sizeof(node->state), "%s", words_node_state(rows[i].state));
+        snprintf(node->state, sizeof(node->state), "%s", hf_node_state_word(rows[i].state));
         explain_node(node->why, sizeof(node->why), &rows[i]);
         node->votes = reader_node_votes(&rows[i]);
         node->rtt_ns = rows[i].rtt_ns;

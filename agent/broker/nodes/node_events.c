@@ -101,10 +101,13 @@ void node_events_heard(struct nodes *nodes, int i, unsigned events)
 static void tell_refusal(struct nodes *nodes, int i, enum hf_node_refusal refusal)
 {
     const char *fleet = refusal == HF_REFUSED_FLEET ? nodes->node[i].fleet_text : "";
+    const struct hf_why *why = hf_why_refused(refusal);
 
-    if (refusal != HF_REFUSED_NOT)
-        log_warn("node %s is refused: %s", nodes->config->nodes[i].id,
-                 *fleet ? fleet : node_refusal_text(refusal));
+    if (*fleet)
+        log_warn("node %s is refused: %s", nodes->config->nodes[i].id, fleet);
+    else if (refusal != HF_REFUSED_NOT)
+        log_warn("node %s is refused: %s; %s", nodes->config->nodes[i].id, why->sentence,
+                 why->remedy);
     event_node_refused(nodes->agent, i, refusal, fleet);
 }
 

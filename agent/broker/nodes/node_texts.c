@@ -14,45 +14,14 @@
 
 const char *node_quarantine_text(uint32_t reasons)
 {
-    if (reasons & HF_QUARANTINE_CLOCK)
-        return "its clock stepped";
-    if (reasons & HF_QUARANTINE_RUN_ID)
-        return "it was restarted";
-    if (reasons & HF_QUARANTINE_SENTINEL)
-        return "its sentinel was absent or changed";
-    if (reasons & HF_QUARANTINE_MEDIAN)
-        return "its clock is more than 1 s off the others'";
-    if (reasons & HF_QUARANTINE_AGE)
-        return "it is too young, or its clock and its sentinel do not agree";
-    return "it will be judged once enough nodes answer";
-}
+    static const uint32_t gravest_first[] = {HF_QUARANTINE_CLOCK, HF_QUARANTINE_RUN_ID,
+                                             HF_QUARANTINE_SENTINEL, HF_QUARANTINE_MEDIAN,
+                                             HF_QUARANTINE_AGE};
 
-const char *node_refusal_text(enum hf_node_refusal refusal)
-{
-    switch (refusal) {
-    case HF_REFUSED_REPLICA:
-        return "it is a replica; name its master, or take it out of the list";
-    case HF_REFUSED_CLUSTER:
-        return "it is in cluster mode; Holdfast needs independent masters";
-    case HF_REFUSED_DUPLICATE:
-        return "it is the same server as another node of the list";
-    case HF_REFUSED_EVICTION:
-        return "its maxmemory-policy may evict locks; set noeviction, or allow_eviction with the "
-               "weaker contract";
-    case HF_REFUSED_REPLICATED:
-        return "it has replicas, or had a failover: a second server could take its place. Detach "
-               "the replicas; after a failover restart it without its files; or allow_replicas, "
-               "with the weaker contract";
-    case HF_REFUSED_FLEET:
-        return "its sentinel, or its record of the fleet, differs";
-    case HF_REFUSED_NOT_REDIS:
-        return "it does not speak Redis";
-    case HF_REFUSED_AUTH:
-        return "it refused our password";
-    case HF_REFUSED_NOT:
-        break;
-    }
-    return "";
+    for (size_t i = 0; i < HF_LENGTH(gravest_first); i++)
+        if (reasons & gravest_first[i])
+            return hf_why_quarantined(gravest_first[i])->sentence;
+    return HF_NODE_UNJUDGED;
 }
 
 /* Why a node does not vote. */
@@ -241,11 +210,11 @@ void nodes_explain(const struct nodes *nodes, hf_time now, char *ret_text, size_
                  hf_time_since(enough, now).ns / HF_NS_PER_SEC + 1);
 }
 
-const char *node_facts_refusal(const struct config *c, const struct node_facts *facts)
+const struct hf_why *node_facts_refusal(const struct config *c, const struct node_facts *facts)
 {
     struct node_trust trust;
 
     trust_init(&trust, timing_quarantine(hf_ms(c->ttl_longest_ms)), false);
     (void)trust_on_facts(&trust, facts, agent_allowed(c), clock_now());
-    return trust.refused ? node_refusal_text(trust.refusal) : NULL;
+    return trust.refused ? hf_why_refused(trust.refusal) : NULL;
 }

@@ -4,6 +4,7 @@
 
 #include "agent/base/thread_role.h"
 #include "agent/broker/nodes/nodes.h"
+#include "shm/node_words.h"
 
 /* What is missing for a quorum of votes and, if known, for how long. */
 void nodes_explain(const struct nodes *nodes, hf_time now, char *ret_text,
@@ -13,9 +14,10 @@ void nodes_explain_round(const struct nodes *nodes, uint32_t errors, char *ret_t
                          size_t size) IN_BROKER_THREAD;
 /* A number that changes with the reasons why nodes do not vote; never 0. */
 uint64_t nodes_situation(const struct nodes *nodes, hf_time now) IN_BROKER_THREAD;
+/* The gravest of these reasons. */
 const char *node_quarantine_text(uint32_t reasons);
-const char *node_refusal_text(enum hf_node_refusal refusal);
 /* Of a node that is not known yet: why these facts would have it refused; NULL: they would not. */
-const char *node_facts_refusal(const struct config *config, const struct node_facts *facts);
+const struct hf_why *node_facts_refusal(const struct config *config,
+                                        const struct node_facts *facts);
 
 #endif
