@@ -34,6 +34,8 @@ const char *remedy_of(const char *command, const char *text, bool named, char re
         words = "set a password on it: it is in protected mode";
     else if (begins(text, "ERR max number of clients"))
         words = "raise its maxclients: it takes no more connections";
+    else if (begins(text, "ERR DB index is out of range"))
+        words = "give the number of a database that this server has";
     else if (!named && begins(text, "ERR"))
         words = "name the server itself: what answers there, perhaps a proxy, is no Redis";
     snprintf(ret_text, REMEDY_SIZE, "%s", words);

@@ -150,7 +150,7 @@ static void on_down(struct link *link, enum hf_node_error error, const char *tex
     if (is_over(t, trial))
         return;
     trial->connected |= error != HF_NODE_ERR_CONNECT && error != HF_NODE_ERR_RESOLVE;
-    if (link->mute_ends > 0)
+    if (link->mute_ends > 0 && !trial->address->unix_socket)
         return; /* the next attempts find out whether it speaks the other protocol */
     if (error == HF_NODE_ERR_PERM && lacks_rights(t, link, trial))
         return;

@@ -314,22 +314,23 @@ def impostor(speak):
         yield "127.0.0.1:%d" % server.getsockname()[1]
 
 
-@scenario("nodes that are replicas, have replicas, evict, are one server twice: told at their lines, with the remedy")
+@scenario("nodes that are replicas, have replicas, evict, have no scripts, are one server twice: told at their lines, with the remedy")
 def wrong_roles(run):
     run.redis(3, tcp=True)
     port = run.nodes[0].address.rpartition(":")[2]
     copy = Redis(run, "copy", tcp=True, options=["--replicaof", "127.0.0.1", port]).start()
     evicts = Redis(run, "evicts", options=["--maxmemory", "10mb", "--maxmemory-policy", "allkeys-lru"]).start()
     cluster = Redis(run, "cluster", tcp=True, options=["--cluster-enabled", "yes", "--cluster-port", str(free_port())]).start()
+    lacking = Redis(run, "lacking", options=["--rename-command", "SCRIPT", ""]).start()
     twin = f"twin={run.nodes[1].address.replace('127.0.0.1', 'localhost')}"
     wait_until(lambda: b"state=online" in run.nodes[0].cmd("INFO", "replication"), what="the replica is attached")
-    path = config(run, nodes=[*run.nodes, copy, evicts, cluster, twin])
+    path = config(run, nodes=[*run.nodes, copy, evicts, cluster, lacking, twin])
     check(run, path, BAD,
           rf"{path}:{line_of(path, 'node = n1')}: node n1 \(127.0.0.1:{port}\): it has replicas, or had a failover.*detach",
           rf"{path}:{line_of(path, 'node = copy')}: node copy .*: it is a replica; name its master",
           "node evicts .*maxmemory-policy may evict locks; set noeviction",
           r"node cluster .*: it is in cluster mode", "node twin .*: it is the same server as node n2; list each server once",
-          "5 faults")
+          "node lacking .*: allow SCRIPT LOAD there", "6 faults")
     check(run, config(run, nodes=[*run.nodes, evicts, "x=127.0.0.1:1"], allow_eviction="yes", allow_replicas="yes"), GOOD,
           "nodes: 4 of 5 answer")
     assert all(node.cmd("DBSIZE") == 0 for node in run.nodes), "something was written"

@@ -240,6 +240,21 @@ static void a_trial_tells_why_not(void **state)
     (void)unlink(here.sun_path);
 }
 
+/* The server may say so, or just hang up. */
+static void a_trial_waits_for_nothing_where_a_socket_is_closed(void **state)
+{
+    struct fixture *f = start(state);
+    struct node_address a;
+    struct trial trial = {.address = &a};
+
+    link_comes_up(f, NULL);
+    side(f, "CONFIG SET maxclients 1");
+    parse(&a, "%s", f->server.socket);
+    assert_int_equal(trial_run(&trial, 1, hf_ms(FAR_MS)), HF_OK);
+    assert_false(trial.answered);
+    assert_int_not_equal(trial.error, HF_NODE_ERR_TIMEOUT);
+}
+
 /* All that agents use, but for HSET, which they need, and SCAN. */
 #define RIGHTS                                                                                     \
     "+info +evalsha +script|load +time +get +set +del +pexpire +pttl +hmget +mget +client +ping"
@@ -296,6 +311,7 @@ int main(void)
         ROW(an_interface_is_no_part_of_a_seat),
         ROW(a_trial_tells_who_answers),
         ROW(a_trial_tells_why_not),
+        ROW(a_trial_waits_for_nothing_where_a_socket_is_closed),
         ROW(a_trial_names_the_rights_that_are_missing),
         ROW(a_trial_seeks_keys_of_agents),
     };

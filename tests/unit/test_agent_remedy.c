@@ -47,6 +47,8 @@ static void whoever_wants_something_else(HF_UNUSED void **state)
          "set a password on it: it is in protected mode");
     says("INFO", "ERR max number of clients reached", false,
          "raise its maxclients: it takes no more connections");
+    says("SELECT", "ERR DB index is out of range", false,
+         "give the number of a database that this server has");
     says("INFO", "ERR unsupported", false,
          "name the server itself: what answers there, perhaps a proxy, is no Redis");
 }
