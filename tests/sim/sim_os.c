@@ -417,38 +417,6 @@ uint64_t hf_process_start_time(pid_t pid)
     return proc_start_time(sim.frame->host, (uint32_t)pid);
 }
 
-/* --- the journal's CRC, as agent/base/crc32.c makes it, in hardware: it is a tenth of the time --------- */
-
-#if defined(__x86_64__)
-__attribute__((target("sse4.2"))) static uint32_t fast_crc32c(uint32_t crc, const void *data,
-                                                              size_t length)
-{
-    const char *p = data;
-    uint64_t c = (uint32_t)~crc;
-
-    for (; length >= sizeof(uint64_t); length -= sizeof(uint64_t), p += sizeof(uint64_t)) {
-        uint64_t word;
-
-        memcpy(&word, p, sizeof(word));
-        c = __builtin_ia32_crc32di(c, word);
-    }
-    while (length--)
-        c = __builtin_ia32_crc32qi((uint32_t)c, (unsigned char)*p++);
-    return ~(uint32_t)c;
-}
-#endif
-
-uint32_t __real_crc32c(uint32_t crc, const void *data, size_t length);
-uint32_t __wrap_crc32c(uint32_t crc, const void *data, size_t length);
-uint32_t __wrap_crc32c(uint32_t crc, const void *data, size_t length)
-{
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("sse4.2"))
-        return fast_crc32c(crc, data, length);
-#endif
-    return __real_crc32c(crc, data, length);
-}
-
 /* --- random numbers --------------------------------------------------------------------------- */
 
 ssize_t __wrap_getrandom(void *to, size_t size, unsigned flags);
