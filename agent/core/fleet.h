@@ -78,6 +78,7 @@ struct fleet {
     hf_time settles;   /* HF_TIME_PAST: it has */
     hf_time shown;     /* what the run before this one in the same process knew, as fleet_shown() */
     uint32_t counting; /* nodes, by the record */
+    bool way_back;     /* the record gives up the change before it, as a node says that has it */
     bool leaving;      /* it is replaced: nothing is to be done any more */
     bool unkept;       /* a record could not be kept, so nothing goes by it */
     hf_time wish_until; /* an operator's change is to be put; HF_TIME_PAST: none */
@@ -119,6 +120,8 @@ bool fleet_on_answer(struct fleet *fleet, int node, const char *nonce, const cha
 void fleet_on_record(struct fleet *fleet, int node, const char *digest, const char *text,
                      size_t length);
 
+/* Whether the record by which the agent goes was put to give up a change. */
+void fleet_on_way_back(struct fleet *fleet, bool way_back);
 /* When the node's record was put, and ours, by clocks of their hosts in Unix time; 0 not known. */
 void fleet_on_since(struct fleet *fleet, int node, int64_t since_ms, int64_t ours_ms);
 

@@ -357,6 +357,10 @@ static int turn(const struct fleet *f, const struct fleet_wish *w, hf_time now,
         snprintf(why, size, "nothing is to be given up: no change of the fleet is under way");
         return HF_EINVAL;
     }
+    if (f->way_back) {
+        fleet_change_say_way_back(f, why, size);
+        return HF_EINVAL;
+    }
     if (f->leaving || hf_time_before(now, f->wish_until)) {
         snprintf(why, size, "try again in some seconds: the change of the fleet goes on");
         return HF_EBUSY;

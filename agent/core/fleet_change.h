@@ -5,7 +5,7 @@
  *  - One change at a time: the next one begins only from a complete record that has settled. The way back from one that is under
  *    way is a change, too: its stayers are the same, and count the same.
  *  - It begins on the first member of the version before that is not gone, by compare-and-set; the way back on the first
- *    one that stays, which must still have the change on its way.
+ *    one that stays, which must still have the change on its way. The way back itself is not given up: that would be the change again.
  *  - It is over when all members of the version before that are not gone had the changing record at one instant: each
  *    is asked once more after the last of them was seen with it.
  *  - Those that stay are a majority of both lists.
@@ -55,6 +55,8 @@ int fleet_change_first(const struct fleet *fleet, const struct fleet_record *wis
 bool fleet_change_is_away(const struct fleet *fleet, int node, hf_time now);
 /* It cannot be given up any more. */
 void fleet_change_say_complete(const struct fleet *fleet, hf_time now, char *why, size_t size);
+/* The way back is under way already. */
+void fleet_change_say_way_back(const struct fleet *fleet, char *why, size_t size);
 /* The next change has to wait. */
 void fleet_change_say_unsettled(const struct fleet *fleet, hf_time now, char *why, size_t size);
 /* Of a node that leaves, answers, and cannot be told so. */

@@ -128,6 +128,15 @@ static void say_way_back(const struct fleet_record *r, char *ret_text, size_t si
                                               : "move");
 }
 
+void fleet_change_say_way_back(const struct fleet *f, char *why, size_t size)
+{
+    snprintf(why, size,
+             "version %" PRIu64
+             " of the fleet is the way back already; wait for it (holdfast fleet), or, if a "
+             "server that it waits for is stopped for good: holdfast fleet resume --gone ID",
+             f->record.version);
+}
+
 /* Quarantines are as long as the wait. */
 static const char *meanwhile(int64_t seconds)
 {

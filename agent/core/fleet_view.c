@@ -199,6 +199,11 @@ void fleet_on_since(struct fleet *f, int i, int64_t since_ms, int64_t ours_ms)
     f->since_ms = ours_ms;
 }
 
+void fleet_on_way_back(struct fleet *f, bool way_back)
+{
+    f->way_back = way_back;
+}
+
 static bool has_later_founding(const struct fleet *f, int i)
 {
     const struct fleet_node *node = &f->node[i];

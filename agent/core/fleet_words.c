@@ -359,7 +359,7 @@ static void waits_known(const struct fleet *f, hf_time now, char *ret_text, size
     }
     if (lone >= 0 && !begins(f, lone))
         say_lone(f, lone, ret_text, size);
-    else if (empty >= 0 && fleet_none_has_it(f))
+    else if (empty >= 0 && fleet_none_has_it(f) && !fleet_later_is_seen(f))
         say_forgotten(f, now, ret_text, size);
     else
         fleet_change_waits(f, now, ret_text, size);

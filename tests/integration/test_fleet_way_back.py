@@ -39,6 +39,9 @@ def given_up(run):
     agents, command, holder = stuck(run, "remove", "n2")
     result = run.start_holdfast("fleet", "abort", agent=agents[1])
     wait_until(lambda: version(run.nodes[0]) == 3, 20, "the way back is under way")
+    for agent in agents:
+        wait_until(lambda: run.holdfast("fleet", "--json", agent=agent).json["record"]["version"] == 3, 10, "the agents go by it")
+        refused(run, "abort", agent=agent, silent=run.nodes[2], says=["version 3 of the fleet is the way back already", "resume --gone"])
     run.nodes[2].sigcont()
     assert result.wait(60) == 0, result.err
     assert "version 3 is complete and settled: the fleet is as it was before the change" in result.out, result.out

@@ -801,6 +801,24 @@ TEST(a_change_is_given_up_though_a_member_is_gone)
     assert_int_equal(counting(1), 4);
 }
 
+/* That would be the change again. */
+TEST(the_way_back_is_not_given_up)
+{
+    founded(3);
+    w.agent[1].cut = w.agent[2].cut = 0xff;
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "b", 5, false), HF_OK);
+    w.agent[0].cut = 1u << 2;
+    run();
+    assert_int_equal(ask(0, FLEET_WISH_ABORT, "", 0, false), HF_OK);
+    run();
+    assert_int_equal(w.agent[0].memory.version, 3);
+    fleet_on_way_back(&w.agent[0].fleet, true);
+    assert_int_equal(ask(0, FLEET_WISH_ABORT, "", 0, false), HF_EINVAL);
+    assert_why("version 3 of the fleet is the way back already");
+    run();
+    assert_int_equal(on(0)->version, 3);
+}
+
 TEST(a_new_ttl_max_is_given_up)
 {
     begin_only(FLEET_WISH_TTL_MAX, "", 0);
@@ -972,6 +990,24 @@ TEST(a_later_record_is_not_confirmed_away)
     assert_int_equal(ask(0, FLEET_WISH_CONFIRM, "", 0, false), HF_EINVAL);
     assert_why("later record of the fleet than version 1");
     assert_int_equal(w.server[0].length, 0);
+}
+
+/* Of a change that this agent itself began. */
+TEST(where_a_later_record_is_seen_no_word_is_proposed)
+{
+    founded(3);
+    w.agent[1].cut = w.agent[2].cut = 0xff;
+    assert_int_equal(ask(0, FLEET_WISH_MOVE, "b", 5, false), HF_OK);
+    (void)step(&w.agent[0]);
+    assert_int_equal(on(0)->version, 2);
+    pass(200 * 1000);
+    flush(1);
+    flush(2);
+    hear_all(&w.agent[0]);
+    fleet_waits(&w.agent[0].fleet, w.now, why, sizeof(why));
+    assert_why_lacks("confirm");
+    assert_int_equal(ask(0, FLEET_WISH_CONFIRM, "", 0, false), HF_EINVAL);
+    assert_why("later record");
 }
 
 /* The word is of this moment: what comes later is looked at anew. */
@@ -1496,6 +1532,7 @@ int main(void)
         cmocka_unit_test(the_new_server_is_told_that_a_change_is_given_up),
         cmocka_unit_test(a_change_to_a_server_that_is_gone_is_given_up),
         cmocka_unit_test(a_change_is_given_up_though_a_member_is_gone),
+        cmocka_unit_test(the_way_back_is_not_given_up),
         cmocka_unit_test(a_new_ttl_max_is_given_up),
         cmocka_unit_test(the_way_back_begins_where_a_member_stays),
         cmocka_unit_test(only_what_is_under_way_is_given_up),
@@ -1506,6 +1543,7 @@ int main(void)
         cmocka_unit_test(a_memory_is_confirmed),
         cmocka_unit_test(a_founding_that_was_left_is_confirmed),
         cmocka_unit_test(a_later_record_is_not_confirmed_away),
+        cmocka_unit_test(where_a_later_record_is_seen_no_word_is_proposed),
         cmocka_unit_test(a_confirmation_does_not_last),
         cmocka_unit_test(less_than_a_majority_is_not_confirmed),
         cmocka_unit_test(a_fleet_grows_and_shrinks),

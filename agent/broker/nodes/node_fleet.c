@@ -27,6 +27,36 @@
 
 static void show(struct nodes *nodes, hf_time now);
 
+#define WAY_BACK " back" /* behind who put it: to give up the change before it */
+
+/* Who put a record, and when. */
+struct author {
+    char host[64];
+    uint32_t uid;
+    int64_t wall_ms;
+    bool way_back;
+};
+
+/* "HOST UID WALL_MS" or "HOST UID WALL_MS back"; of whatever else it is nothing is known: "", 0, 0. */
+static struct author read_by(const char *by)
+{
+    struct author author = {.host = ""};
+    size_t length = strcspn(by, " ");
+    char *end;
+    unsigned long uid;
+
+    if (length == 0 || length >= sizeof(author.host) || by[length] != ' ')
+        return author;
+    uid = strtoul(by + length + 1, &end, 10);
+    if (*end != ' ' || uid > UINT32_MAX)
+        return author;
+    author.wall_ms = strtoll(end + 1, &end, 10);
+    author.way_back = strcmp(end, WAY_BACK) == 0;
+    author.uid = (uint32_t)uid;
+    memcpy(author.host, by, length);
+    return author;
+}
+
 void node_fleet_begin(struct nodes *nodes)
 {
     const struct config *c = nodes->config;
@@ -39,6 +69,7 @@ void node_fleet_begin(struct nodes *nodes)
     fleet_restore_shown(&nodes->fleet_view, nodes->agent->fleet_shown);
     nodes->fleet_here = nodes->agent->fleet_here;
     memcpy(nodes->fleet_by, nodes->agent->fleet_by, sizeof(nodes->fleet_by));
+    fleet_on_way_back(&nodes->fleet_view, read_by(nodes->fleet_by).way_back);
     for (int i = 0; i < nodes->n; i++) {
         char named[HF_NODE_TEXT_MAX + 1];
 
@@ -73,32 +104,6 @@ void node_fleet_down(struct nodes *nodes, int i)
     fleet_on_down(&nodes->fleet_view, i);
 }
 
-/* Who put a record, and when. */
-struct author {
-    char host[64];
-    uint32_t uid;
-    int64_t wall_ms;
-};
-
-/* "HOST UID WALL_MS"; of whatever else it is nothing is known: "", 0, 0. */
-static struct author read_by(const char *by)
-{
-    struct author author = {.host = ""};
-    size_t length = strcspn(by, " ");
-    char *end;
-    unsigned long uid;
-
-    if (length == 0 || length >= sizeof(author.host) || by[length] != ' ')
-        return author;
-    uid = strtoul(by + length + 1, &end, 10);
-    if (*end != ' ' || uid > UINT32_MAX)
-        return author;
-    author.wall_ms = strtoll(end + 1, NULL, 10);
-    author.uid = (uint32_t)uid;
-    memcpy(author.host, by, length);
-    return author;
-}
-
 /* --- reading ---------------------------------------------------------------------------------- */
 
 void node_fleet_reply(struct nodes *nodes, int i, const struct link_reply *reply)
@@ -125,6 +130,7 @@ void node_fleet_read(struct nodes *nodes, int i, const struct link_reply *reply)
     if (fleet_shows(f, i))
         memcpy(nodes->fleet_by, nodes->node[i].record_by, sizeof(nodes->fleet_by));
     fleet_on_since(f, i, read_by(reply->record_by).wall_ms, read_by(nodes->fleet_by).wall_ms);
+    fleet_on_way_back(f, read_by(nodes->fleet_by).way_back);
 }
 
 void node_fleet_look(struct nodes *nodes, int i)
@@ -172,8 +178,9 @@ static bool put(struct nodes *nodes, const struct fleet_action *action, hf_time 
     if (nodes->fleet_view.known && action->record.version == nodes->fleet_view.record.version)
         memcpy(by, nodes->fleet_by, sizeof(by)); /* who gives it is not who put it first */
     else
-        snprintf(by, sizeof(by), "%.63s %" PRIu32 " %" PRId64, nodes->agent->host,
-                 nodes->fleet_view.known ? nodes->fleet_uid : (uint32_t)getuid(), clock_wall().ms);
+        snprintf(by, sizeof(by), "%.63s %" PRIu32 " %" PRId64 "%s", nodes->agent->host,
+                 nodes->fleet_view.known ? nodes->fleet_uid : (uint32_t)getuid(), clock_wall().ms,
+                 nodes->fleet_back ? WAY_BACK : "");
     if (link_fleet(node->link, &fleet, deadline, put_done, nodes) != HF_OK)
         return false;
     node->putting = true;
@@ -624,6 +631,7 @@ int node_fleet_change(struct nodes *nodes, const struct fleet_wish *wish, char *
         rc = try_to_keep(nodes, wish, why, size);
     if (rc == HF_OK) {
         nodes->fleet_uid = wish->uid;
+        nodes->fleet_back = wish->kind == FLEET_WISH_ABORT;
         loop_timer_set(nodes->loop, &nodes->review, now);
     }
     return rc;

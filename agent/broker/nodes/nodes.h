@@ -87,6 +87,7 @@ struct nodes {
     struct fleet_shown fleet_shown; /* as last shown */
     char fleet_by[96];              /* who put the record, as a node told it */
     uint32_t fleet_uid;             /* who asked for the change that is put */
+    bool fleet_back;                /* it gives up the change before it */
     bool fleet_here;                /* it was founded by this host, as told to the renewal thread */
     /* When this agent starts again by another record; while fleet_view is left. */
     hf_time fleet_ends;
