@@ -12,6 +12,7 @@
 #include "shm/status.h"
 
 #define PATIENCE hf_ms(2000)
+#define GLANCE   hf_ms(500) /* at nodes that answer the agent */
 
 static bool refuse(struct fleet_look *l, const char *format, ...) HF_PRINTF(2, 3);
 static bool refuse(struct fleet_look *l, const char *format, ...)
@@ -244,10 +245,71 @@ static bool look_at_gone(struct fleet_look *l)
     return true;
 }
 
+/* --- the servers that stay ------------------------------------------------------------------------ */
+
+/* Of a server that does not answer, or is not at its seat, the core says what to do. */
+static bool is_staying(const struct fleet_look *l, int i)
+{
+    const struct fleet_shown_node *node = &l->shown.node[i];
+    bool leaves = (l->wish.kind == FLEET_WISH_MOVE || l->wish.kind == FLEET_WISH_REMOVE) &&
+                  strcmp(node->id, l->wish.id) == 0;
+
+    return !leaves && node->peer[0] && strcmp(node->peer, node->seat) == 0;
+}
+
+static bool judge_staying(struct fleet_look *l, int i, const struct trial *there)
+{
+    const char *refusal = there->answered ? node_facts_refusal(&l->config, &there->facts) : NULL;
+
+    return !refusal ||
+           refuse(l,
+                  "node %s may give no votes: %s; mend it, or replace that node first: a change "
+                  "needs every node that stays",
+                  l->shown.node[i].id, refusal);
+}
+
+/* (!) What the agent read of them may be seconds old, and a change that has begun without one of them has too few votes. */
+static bool look_at_staying(struct fleet_look *l)
+{
+    struct node_address *address = calloc(HF_NODES_MAX, sizeof(*address));
+    struct trial *trial = calloc(HF_NODES_MAX, sizeof(*trial));
+    bool good = address && trial;
+    int count = 0, of[HF_NODES_MAX];
+
+    for (int i = 0; good && i < l->config.node_count; i++) {
+        const struct node_address *like = &l->config.nodes[i];
+
+        if (!is_staying(l, i))
+            continue;
+        if (like->as[0])
+            address[count] = *like;
+        else if (!node_address_from_seat(l->shown.node[i].seat, like, &address[count]))
+            continue;
+        trial[count].address = &address[count];
+        of[count++] = i;
+    }
+    if (!good || (count && trial_run(trial, count, GLANCE) < 0))
+        good = refuse(l, "try again in some seconds: the nodes that stay cannot be looked at now");
+    for (int k = 0; good && k < count; k++)
+        good = judge_staying(l, of[k], &trial[k]);
+    if (address)
+        explicit_bzero(address, HF_NODES_MAX * sizeof(*address)); /* passwords */
+    free(address);
+    free(trial);
+    return good;
+}
+
+static bool begins_anew(enum fleet_wish_kind kind)
+{
+    return kind == FLEET_WISH_MOVE || kind == FLEET_WISH_ADD || kind == FLEET_WISH_REMOVE ||
+           kind == FLEET_WISH_TTL_MAX;
+}
+
 void fleet_look(struct fleet_look *l)
 {
     bool is_new = l->wish.kind == FLEET_WISH_MOVE || l->wish.kind == FLEET_WISH_ADD,
          gone = l->wish.gone || l->wish.kind == FLEET_WISH_GONE;
 
-    l->good = (!is_new || look_at_new(l)) && (!gone || look_at_gone(l));
+    l->good = (!is_new || look_at_new(l)) && (!gone || look_at_gone(l)) &&
+              (!begins_anew(l->wish.kind) || look_at_staying(l));
 }

@@ -1,5 +1,5 @@
 /* Whether an operator's change of the fleet may be asked for: looks at the server that is to be a node, at one that is said to be
- * gone, and at the file with the key formats that are to come. It waits for names and nodes, a few seconds at most, so it has a thread of its own (agent/process/fleet_wishes.c).
+ * gone, and once more at those that stay. It waits for names and nodes, a few seconds at most, so it has a thread of its own (agent/process/fleet_wishes.c).
  *
  * (!) What a server that is no empty master without replicas would break is in docs/SAFETY.md. What only the record tells (ids,
  * how many stay, what is under way) is judged by agent/core/fleet_change.h afterwards.

@@ -30,6 +30,11 @@ def ask_agent(run, agent, line):
         return answer
 
 
+def info(node):
+    shown = node.cmd("INFO", "replication")
+    return shown if isinstance(shown, bytes) else shown.encode()
+
+
 def evicts(node):
     node.cmd("CONFIG", "SET", "maxmemory", "100mb")
     node.cmd("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
@@ -530,6 +535,20 @@ def resumed(run):
     assert command.wait(60) == 0, command.err
     assert resume.wait(60) == 0, resume.err
     assert "version 2 is complete and settled: node n2 is at" in command.out, command.out
+
+
+@scenario("a node that stays got a replica a moment ago: no change begins, for it would leave too few votes, and it is said why")
+def got_a_replica(run):
+    run.redis(3, tcp=True)
+    run.agent("a", ttl="60s", options=["--ttl-max", "60s"])  # it reads INFO every 5 to 8 s
+    votes(run)
+    other = server(run, "other", tcp=True)
+    replica = server(run, "replica", tcp=True)
+    host_and_port = run.nodes[0].address.rpartition(":")
+    replica.cmd("REPLICAOF", host_and_port[0], host_and_port[2])
+    wait_until(lambda: b"connected_slaves:1" in info(run.nodes[0]), 10, "the replica is there")
+    for words in (("move", f"n2={other.address}"), ("ttl-max", "70s")):
+        refused(run, *words, says=["node n1", "it has replicas", "a change needs every node that stays"])
 
 
 @scenario("two operators on two hosts change the fleet at once: one of the changes is done, and the other command says that it is "
