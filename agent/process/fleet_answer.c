@@ -105,7 +105,15 @@ static void put_record(FILE *out, const struct fleet_shown *shown, hf_time now)
     }
 }
 
-static void put_node(FILE *out, const struct fleet_shown_node *node)
+/* 0: nobody knows. */
+static int64_t votes_in_ms(hf_time votes, hf_time now)
+{
+    if (votes.ns == HF_TIME_NEVER.ns)
+        return 0;
+    return hf_time_before(now, votes) ? hf_dur_ms(hf_time_since(votes, now)) + 1 : 1;
+}
+
+static void put_node(FILE *out, const struct fleet_shown_node *node, hf_time now)
 {
     put_word(out, "node ", node->id);
     fprintf(out, " says=%s counts=%s elsewhere=%s", says_word(node->word), yes(node->counts),
@@ -115,6 +123,8 @@ static void put_node(FILE *out, const struct fleet_shown_node *node)
     put_word(out, " connected=", node->peer);
     if (node->link[0])
         put_word(out, " link=", node->link);
+    if (node->mute)
+        fprintf(out, " votes_in=%" PRId64, votes_in_ms(node->votes, now));
     fputc('\n', out);
 }
 
@@ -124,7 +134,7 @@ void fleet_answer(const struct fleet_shown *shown, hf_time now, FILE *out)
     if (shown->known)
         put_record(out, shown, now);
     for (int i = 0; i < shown->count; i++)
-        put_node(out, &shown->node[i]);
+        put_node(out, &shown->node[i], now);
     put_text(out, "waits", shown->waits);
     put_text(out, "differs", shown->differs);
     fputs("end\n", out);

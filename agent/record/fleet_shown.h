@@ -34,7 +34,9 @@ struct fleet_shown_node {
     char link[HF_NODE_TEXT_MAX + 1];
     char peer[HF_NODE_TEXT_MAX + 1]; /* where this agent is connected; "": nowhere */
     enum fleet_word word;
-    bool counts; /* its answers count: it is at its seat, and has our record */
+    bool counts;   /* its answers count: it is at its seat, and has our record */
+    bool mute;     /* it gives no votes yet */
+    hf_time votes; /* of one that is mute: since when it does; HF_TIME_NEVER: not known */
 };
 
 struct fleet_shown {

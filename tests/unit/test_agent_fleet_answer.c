@@ -136,6 +136,25 @@ TEST(until_it_has_settled)
     assert_true(fleet_told_narrow(&told));
 }
 
+TEST(when_a_node_votes)
+{
+    struct fleet_shown shown = complete();
+    struct fleet_told told;
+
+    read_back(&shown, &told);
+    assert_false(told.node[1].mute);
+    shown.node[1].mute = true;
+    shown.node[1].votes = (hf_time){3500 * HF_NS_PER_MS}; /* now is 1000 ms */
+    read_back(&shown, &told);
+    assert_false(told.node[0].mute);
+    assert_true(told.node[1].mute);
+    assert_int_equal(told.node[1].votes_in_ms, 2501);
+    shown.node[1].votes = HF_TIME_NEVER;
+    read_back(&shown, &told);
+    assert_true(told.node[1].mute);
+    assert_int_equal(told.node[1].votes_in_ms, 0);
+}
+
 TEST(without_a_record_nothing_is_said_of_one)
 {
     struct fleet_shown shown = {
@@ -353,6 +372,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_complete_record_line_by_line),
         cmocka_unit_test(until_it_has_settled),
+        cmocka_unit_test(when_a_node_votes),
         cmocka_unit_test(without_a_record_nothing_is_said_of_one),
         cmocka_unit_test(an_id_is_one_word_whatever_it_is),
         cmocka_unit_test(the_command_reads_what_the_agent_writes),

@@ -33,6 +33,8 @@
     SEATS "before a 10.0.0.5:1\nbefore b 10.0.0.6:1 gone\nbefore c 10.0.0.7:1\nend\n"
 #define SETTLING HEAD("2", "complete") "settles_ms 43210\n" SEATS BEFORE "waits 43 s\nend\n"
 #define SETTLED  HEAD("2", "complete") SEATS BEFORE "end\n"
+#define MUTE(votes_in)                                                                             \
+    HEAD("2", "complete") SEATS BEFORE "node b says=ours votes_in=" votes_in "\nend\n"
 #define ANOTHER                                                                                    \
     HEAD("2", "changing")                                                                          \
     "seat a 10.0.0.5:1\nseat b 10.0.0.6:1\nseat c 10.0.0.8:1\n" BEFORE "end"                       \
@@ -359,6 +361,7 @@ static void test_to_its_end(void **state)
     says("version 2 is complete and settled: node b is at 10.0.0.9:1; do not start the old "
          "server again with its old data");
     says_no("warning");
+    says_no("votes in");
     /* only what is another word is said at once */
     assert_null(strstr(strstr(said, "let node c answer") + 1, "let node c answer"));
     assert_null(strstr(strstr(said, "settles in") + 1, "settles in"));
@@ -411,6 +414,16 @@ static void test_nobody_takes_it(void **state)
     assert_int_equal(with(MOVE, WORDS(BEGUN, OLD_STUCK)), EXIT_BUSY);
     says("no node was seen to take the change: version 1 stands here, and the agent waits: make "
          "room\n");
+}
+
+/* The new server may have forgotten what it was before. */
+static void test_a_node_that_does_not_vote_yet(void **state)
+{
+    (void)state;
+    assert_int_equal(with(MOVE, WORDS(BEGUN, OLD, SETTLING, MUTE("0"), MUTE("12500"))), EXIT_OK);
+    says("version 2 is complete and settled: node b is at 10.0.0.9:1, and votes in 12.5s; do not");
+    assert_int_equal(with(MOVE, WORDS(BEGUN, OLD, SETTLING, MUTE("0"))), EXIT_OK);
+    says("node b is at 10.0.0.9:1, and does not vote yet (holdfast nodes); do not");
 }
 
 /* A node took it, and this agent does not go on. */
@@ -501,6 +514,7 @@ int main(void)
         cmocka_unit_test(test_what_is_no_change),
         cmocka_unit_test(test_what_is_said_of_it),
         cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_a_node_that_does_not_vote_yet),
         cmocka_unit_test(test_to_its_end),
         cmocka_unit_test(test_no_wait_and_timeout),
         cmocka_unit_test(test_another_operators_change),

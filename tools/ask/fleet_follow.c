@@ -14,6 +14,7 @@
 /* The agent puts a change for five seconds, and drops it when no node took it. */
 #define TAKEN_MOST hf_ms(8000)
 #define AWAY_MOST  hf_ms(15000) /* the agent starts again by itself, for some hundred milliseconds */
+#define MEET_MOST  hf_ms(5000)  /* a start by the settled record, until its nodes were met */
 
 #define ID_SIZE    (4 * HF_NODE_TEXT_MAX + 1)
 
@@ -22,8 +23,8 @@ enum course { WAITS_TO_BEGIN, ANOTHER_CAME, GOES_ON, IS_OVER, IS_PASSED, IS_GIVE
 
 struct state {
     const struct fleet_follow *follow;
-    hf_time began, until, seen, said;
-    bool begun; /* it was seen */
+    hf_time began, until, seen, said, over; /* over: HF_TIME_NEVER before it is */
+    bool begun;                             /* it was seen */
     char words[4 * TOLD_TEXT_SIZE];
     struct fleet_told told;
 };
@@ -206,6 +207,41 @@ static void say_progress(struct state *s)
                seconds_since_began(s));
 }
 
+/* The node that the change put there, while it gives no votes; NULL: it votes, or there is none. */
+static const struct fleet_told_node *mute_newcomer(const struct state *s)
+{
+    const struct fleet_follow *f = s->follow;
+
+    for (int i = 0; (f->verb == FLEET_MOVE || f->verb == FLEET_ADD) && i < s->told.count; i++)
+        if (strcmp(s->told.node[i].id, f->id) == 0 && s->told.node[i].mute)
+            return &s->told.node[i];
+    return NULL;
+}
+
+/* Right after the agent started by the settled record nobody knows yet. */
+static bool is_being_met(struct state *s)
+{
+    const struct fleet_told_node *node = mute_newcomer(s);
+
+    if (s->over.ns == HF_TIME_NEVER.ns)
+        s->over = reader_now();
+    return node && !node->votes_in_ms &&
+           hf_time_before(reader_now(), hf_time_add(s->over, MEET_MOST));
+}
+
+static void say_votes(const struct state *s)
+{
+    const struct fleet_told_node *node = mute_newcomer(s);
+    char span[TEXT_SPAN_SIZE];
+
+    if (!node)
+        return;
+    if (node->votes_in_ms)
+        printf(", and votes in %s", text_span(span, sizeof(span), (int64_t)node->votes_in_ms));
+    else
+        printf(", and does not vote yet (holdfast nodes)");
+}
+
 static void say_over(const struct state *s)
 {
     const struct fleet_follow *f = s->follow;
@@ -223,6 +259,7 @@ static void say_over(const struct state *s)
     case FLEET_MOVE:
     case FLEET_ADD:
         printf(": node %s is at %s", id, text_escape_str(seat, sizeof(seat), f->seat));
+        say_votes(s);
         break;
     case FLEET_REMOVE:
         printf(": node %s has left the fleet", id);
@@ -332,6 +369,8 @@ static int take_course(struct state *s)
                f->version, s->told.version);
         return EXIT_OK;
     case IS_OVER:
+        if (is_being_met(s))
+            return -1;
         say_over(s);
         return EXIT_OK;
     case GOES_ON:
@@ -372,7 +411,7 @@ static int take_look(struct state *s, const struct place *place)
 int fleet_follow(const struct fleet_follow *f, const struct place *place)
 {
     const struct timespec pause = {.tv_nsec = LOOK_EVERY.ns};
-    struct state s = {.follow = f, .until = HF_TIME_NEVER};
+    struct state s = {.follow = f, .until = HF_TIME_NEVER, .over = HF_TIME_NEVER};
     int code;
 
     s.began = s.seen = reader_now();

@@ -128,6 +128,10 @@ static bool take_field(struct fleet_told_node *node, char *word)
         return take_word(value, node->says, sizeof(node->says));
     if (strcmp(field, "counts") == 0)
         return take_yes(value, &node->counts);
+    if (strcmp(field, "votes_in") == 0) {
+        node->mute = true;
+        return take_number(value, INT64_MAX, &node->votes_in_ms);
+    }
     if (strcmp(field, "elsewhere") == 0)
         return take_yes(value, &node->elsewhere);
     if (strcmp(field, "seat") == 0)

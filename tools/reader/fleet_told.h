@@ -23,8 +23,10 @@ struct fleet_told_seat {
 struct fleet_told_node {
     char id[HF_NODE_TEXT_MAX + 1];
     char says[TOLD_WORD_SIZE];
-    bool counts;    /* its answers count */
-    bool elsewhere; /* this host's configuration has another address than its seat */
+    bool counts;          /* its answers count */
+    bool mute;            /* it gives no votes yet */
+    uint64_t votes_in_ms; /* of one that is mute; 0: nobody knows */
+    bool elsewhere;       /* this host's configuration has another address than its seat */
     char seat[HF_NODE_TEXT_MAX + 1], configured[HF_NODE_TEXT_MAX + 1],
         connected[HF_NODE_TEXT_MAX + 1]; /* "": none */
     char link[HF_NODE_TEXT_MAX + 1]; /* of a node with as=SEAT: by which this host reaches it; "" */

@@ -530,6 +530,10 @@ static void show(struct nodes *nodes, hf_time now)
         memcpy(n->peer, f->node[i].peer, sizeof(n->peer));
         n->word = word_of(f, i);
         n->counts = fleet_counts(f, i);
+        n->mute = !nodes->node[i].up || !trust_may_vote(&nodes->node[i].trust, now) || !n->counts;
+        n->votes = nodes->node[i].up ? trust_until(&nodes->node[i].trust, now) : HF_TIME_NEVER;
+        if (n->votes.ns == HF_TIME_PAST.ns)
+            n->votes = HF_TIME_NEVER; /* something else than its quarantine is in its way */
     }
     fleet_waits(f, now, s->waits, sizeof(s->waits));
     (void)fleet_differs(f, s->differs, sizeof(s->differs));
