@@ -211,6 +211,27 @@ def terminal_group_killed(run):
     t.process.wait()
 
 
+# --- storms -----------------------------------------------------------------------------------------------
+
+
+@scenario("an ordinary user's storm of new sessions on a busy machine is dead before V, without a control group",
+          needs_root=True, sanitizers=False)
+def storm_of_sessions(run):
+    ready(run, system=True)
+    watcher = Watcher(run)
+    loops = [run.spawn("sh", "-c", "while :; do :; done", label="loop") for _ in range(2)]
+    job = Job(run, "-t", f"{TTL_S}s", "job", BUILD / "tests" / "storm", "60", "20", uid=OTHER_UID).up()
+    run.agents[0].sigstop()
+    watcher.look()
+    dead_ns = job.death_ns(meanwhile=watcher.look)
+    for loop in loops:
+        loop.kill()
+    assert dead_ns < watcher.valid_ns, f"{(dead_ns - watcher.valid_ns) / S:.3f} s after V"
+    assert job.wait() == 124, job.process.err
+    run.agents[0].sigcont()
+    run.keys_gone("job", 10)
+
+
 # --- words that nobody reads -----------------------------------------------------------------------------
 
 

@@ -388,18 +388,6 @@ static void a_release_that_fails_is_told(void **state)
                         "a: not released: an error; its key ends by itself within the TTL");
 }
 
-/* A stopped job cannot act on a signal. */
-static void a_signal_wakes_what_is_stopped(void **state)
-{
-    struct guardian g = begin();
-
-    (void)state;
-    guardian_signal_tree(&g, SIGUSR1);
-    assert_int_equal(fake.signal_count, 2);
-    assert_int_equal(fake.signals[0], SIGUSR1);
-    assert_int_equal(fake.signals[1], SIGCONT);
-}
-
 static void words_pass_and_a_dead_peer_is_no_matter(void **state)
 {
     struct guardian g = begin(), other = begin();
@@ -434,7 +422,6 @@ int main(void)
         cmocka_unit_test(a_run_that_failed_is_taken_back_if_that_is_wanted),
         cmocka_unit_test(what_the_release_finds_lost_was_not_held),
         cmocka_unit_test(a_release_that_fails_is_told),
-        cmocka_unit_test(a_signal_wakes_what_is_stopped),
         cmocka_unit_test(words_pass_and_a_dead_peer_is_no_matter),
     };
 

@@ -94,6 +94,23 @@ static void kill_all(struct tree *tree)
     CHECK(!"all dead");
 }
 
+/* Of chains, shared by all that is below the test. */
+static struct {
+    _Atomic int made, reaped;
+} * chains;
+
+static void count_chains(void)
+{
+    chains = mmap(NULL, sizeof(*chains), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(chains != MAP_FAILED);
+}
+
+static void reaped(pid_t pid, int status, void *arg)
+{
+    ignore(pid, status, arg);
+    atomic_fetch_add(&chains->reaped, 1);
+}
+
 static _Noreturn void sleep_for_ever(void)
 {
     signal(SIGTERM, SIG_IGN);
@@ -164,6 +181,58 @@ static void stopped(void)
     CHECK(kill(pid, SIGSTOP) == 0);
     wait_for_living(&tree, 1);
     kill_all(&tree);
+    tree_free(&tree);
+}
+
+/* It cannot act on a signal before it goes on. */
+static void stopped_is_told(void)
+{
+    struct tree tree;
+    int status;
+    pid_t pid = fork();
+
+    if (pid == 0)
+        for (;;)
+            pause();
+    CHECK(tree_init(&tree, 0) == 0);
+    CHECK(kill(pid, SIGSTOP) == 0);
+    CHECK(waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status));
+    CHECK(tree_signal(&tree, SIGTERM, NULL) == 0);
+    CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    tree_free(&tree);
+}
+
+static void make_dead(int count)
+{
+    siginfo_t info;
+
+    for (int i = 0; i < count; i++) {
+        pid_t pid = fork();
+
+        if (pid == 0)
+            _exit(0);
+        CHECK(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) == 0);
+    }
+}
+
+#define DEAD 300
+
+/* Who reaps has more to do than to reap. */
+static void some_at_a_time(void)
+{
+    struct tree tree;
+    int looks = 0, before = 0, now;
+
+    CHECK(tree_init(&tree, 0) == 0);
+    count_chains();
+    make_dead(DEAD);
+    while (!tree_reap(&tree, reaped, NULL)) {
+        now = atomic_load(&chains->reaped);
+        CHECK(now > before && now - before <= DEAD / 3);
+        before = now;
+        looks++;
+    }
+    CHECK(looks >= 3 && atomic_load(&chains->reaped) == DEAD);
     tree_free(&tree);
 }
 
@@ -249,23 +318,6 @@ static void spared(void)
     tree.spare = 0;
     kill_all(&tree);
     tree_free(&tree);
-}
-
-/* Of chains, shared by all that is below the test. */
-static struct {
-    _Atomic int made, reaped;
-} * chains;
-
-static void count_chains(void)
-{
-    chains = mmap(NULL, sizeof(*chains), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(chains != MAP_FAILED);
-}
-
-static void reaped(pid_t pid, int status, void *arg)
-{
-    ignore(pid, status, arg);
-    atomic_fetch_add(&chains->reaped, 1);
 }
 
 /* Each process lives for a moment and leaves another, for `seconds`: also when nobody stops them. They
@@ -411,6 +463,21 @@ static void left_alone(void)
     tree_free(&tree);
 }
 
+/* More than the list of children has room for. */
+static void many_left_alone(void)
+{
+    struct tree tree;
+
+    CHECK(tree_init(&tree, 0) == 0);
+    count_chains();
+    make_dead(4 * DEAD);
+    CHECK(tree_leave_alone(&tree) == 0);
+    while (!tree_reap(&tree, reaped, NULL))
+        ;
+    CHECK(atomic_load(&chains->reaped) == 0);
+    tree_free(&tree);
+}
+
 /* A group of our own session that the tree has made dies at once, whoever of it is seen. */
 static void own_group(void)
 {
@@ -439,10 +506,13 @@ static void own_group(void)
 
 APART(empty_tree)
 APART(left_alone)
+APART(many_left_alone)
 APART(own_group)
 APART(daemonised)
 APART(nested_subreaper)
 APART(stopped)
+APART(stopped_is_told)
+APART(some_at_a_time)
 APART(leader_ended)
 APART(zombie_is_dead)
 APART(strange_names)
@@ -460,7 +530,8 @@ int main(void)
         cmocka_unit_test(strange_names_test),    cmocka_unit_test(spared_test),
         cmocka_unit_test(forking_test),          cmocka_unit_test(hunted_test),
         cmocka_unit_test(unreaped_test),         cmocka_unit_test(left_alone_test),
-        cmocka_unit_test(own_group_test),
+        cmocka_unit_test(own_group_test),        cmocka_unit_test(stopped_is_told_test),
+        cmocka_unit_test(some_at_a_time_test),   cmocka_unit_test(many_left_alone_test),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,12 +28,6 @@ enum timeline_phase guardian_judge(struct guardian *g, int64_t now_ns)
     return timeline_judge(&g->timeline, now_ns, valid_ns, hold_state(&g->hold) == HF_STATE_LOSING);
 }
 
-void guardian_signal_tree(struct guardian *g, int signal)
-{
-    tree_signal(&g->tree, signal, NULL);
-    tree_signal(&g->tree, SIGCONT, NULL);
-}
-
 static const char *why_it_lives(char state)
 {
     switch (state) {
@@ -104,8 +98,8 @@ void guardian_kill_tree(struct guardian *g, int64_t now_ns)
         return;
     cgroup_kill(&g->cgroup);
     g->tree.group = atomic_load(&g->shared->group);
-    /* (!) However long it takes: a scan alone is outrun by processes that fork and end. */
-    if (!tree_hunt(&g->tree, g->on_reaped, g->on_reaped_arg) &&
+    /* (!) However long it takes: a scan alone is outrun by processes that fork and end. While the inner one lives, orphans are its. */
+    if ((g->tree.spare || !tree_hunt(&g->tree, g->on_reaped, g->on_reaped_arg)) &&
         tree_signal(&g->tree, SIGKILL, &outcome) == 0)
         judge_stubborn(g, &outcome, now_ns);
     g->kill_next_ns = now_ns + (g->complained ? KILL_LATE_PAUSE_NS : KILL_PAUSE_NS);

@@ -39,7 +39,7 @@ struct guardian_shared {
     atomic_int reaped;      /* the tree is empty; exit_code is valid */
     atomic_int gave_up;     /* a process of the tree does not die; exit_code is valid */
     atomic_int released;    /* the agent knows that the tree is reaped */
-    atomic_llong hunted_ns; /* when the inner one last ended a pass of killing */
+    atomic_llong hunted_ns; /* when the inner one last reaped or ended a pass of killing */
     atomic_int group;       /* the job's own process group; 0: it is in the guardians' */
     int exit_code;
     int job_status; /* likewise; of waitpid(), -1 unknown */
@@ -74,9 +74,6 @@ struct guardian {
 
 /* Judges the lease now. */
 enum timeline_phase guardian_judge(struct guardian *g, int64_t now_ns);
-
-/* Signals the whole tree once, and continues stopped processes so that they can act on it. */
-void guardian_signal_tree(struct guardian *g, int signal);
 
 /* Kills living processes, when another pass is due, and reaps; reports once a process that does not
  * die. */

@@ -39,6 +39,9 @@ static void on_reaped(pid_t pid, int status, void *arg)
 {
     struct inner *in = arg;
 
+    /* (!) A pass may take long, and an inner guardian that does nothing is killed. */
+    if (in->g.kill_since_ns)
+        atomic_store(&in->g.shared->hunted_ns, timeline_now_ns());
     if (WIFSTOPPED(status)) {
         int sig = WSTOPSIG(status);
 
@@ -122,7 +125,7 @@ static void start_hook(struct inner *in, const char *reason)
     setenv("HOLDFAST_PID", pid, 1);
     setenv("HOLDFAST_REASON", reason, 1);
     if (job_start(&start, &in->hook, &inside) < 0)
-        guardian_signal_tree(&in->g, in->g.plan->stop_signal);
+        tree_signal(&in->g.tree, in->g.plan->stop_signal, NULL);
 }
 
 /* V - 0.3 T, or asked to stop: from here on there is no way back. */
@@ -139,7 +142,7 @@ static void begin_stop(struct inner *in, int64_t now_ns)
         if (g->plan->on_lost && in->job)
             start_hook(in, reason);
         else
-            guardian_signal_tree(g, g->plan->stop_signal);
+            tree_signal(&g->tree, g->plan->stop_signal, NULL);
     }
     hold_begin_losing(&g->hold);
     say("%s: the lock is being lost: %s; %s, SIGKILL in %s", name, reason,
@@ -182,7 +185,6 @@ static void term_leftovers(struct inner *in, int64_t now_ns)
     in->leftover_next_ns = now_ns + LEFTOVER_GRACE_NS;
     if (tree_signal(&g->tree, SIGTERM, &left) == 0 && !in->stopping && !WIFSIGNALED(in->job_status))
         say_leftovers(g, &left, "the command has ended and left processes behind; SIGTERM to");
-    tree_signal(&g->tree, SIGCONT, NULL);
 }
 
 /* Survivors of the job. What reads its output, as tee or gzip, ends by itself and must not lose the rest: so it is left alone for a
@@ -240,7 +242,7 @@ static void act(struct inner *in, enum timeline_phase phase, int64_t now_ns)
     if (in->hook_ended) {
         in->hook_ended = false;
         if (!WIFEXITED(in->hook_status) || WEXITSTATUS(in->hook_status) != 0)
-            guardian_signal_tree(g, g->plan->stop_signal);
+            tree_signal(&g->tree, g->plan->stop_signal, NULL);
     }
     if (!in->job && !in->hook)
         end_leftovers(in, now_ns);

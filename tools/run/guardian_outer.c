@@ -75,7 +75,7 @@ static void back_up_stop(struct outer *out)
 
     if (!atomic_compare_exchange_strong(&g->shared->stopping, &mine, 1))
         return;
-    guardian_signal_tree(g, g->plan->stop_signal);
+    tree_signal(&g->tree, g->plan->stop_signal, NULL);
     hold_begin_losing(&g->hold);
     say("%s: the lock is being lost and the inner guardian does nothing; stopping the job",
         g->plan->name);

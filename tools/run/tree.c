@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,13 +18,13 @@
 #include "tools/common/process.h"
 
 #define FIRST_CAPACITY 1024
+#define REAPED_AT_ONCE 64
 #define HUNT_LOOKS     100
-#define HUNT_DEPTH     8 /* generations of slow-dying processes, each with a child */
+#define HUNT_REAPS     16 /* between two looks */
+#define HUNT_DEPTH     8  /* generations of slow-dying processes, each with a child */
 #define HUNT_PAUSE_NS  200000
-#define HUNT_PASSES    50
 #define BELOW_BYTES    4096
-#define CHILDREN_BYTES                                                                             \
-    65536 /* thousands, nearly all of them dead, where we get no processor time to reap; the living are the last */
+#define CHILDREN_BYTES 65536
 
 struct tree_process {
     pid_t pid, parent;
@@ -88,10 +89,27 @@ static struct tree_process *find(struct tree *tree, size_t count, pid_t pid)
     return bsearch(&key, tree->processes, count, sizeof(key), by_pid);
 }
 
+/* Of ours, and not reaped yet. Where we get little of the processor there are thousands, and /proc takes ten times as long for each. */
+static bool is_dead_child(pid_t pid)
+{
+    siginfo_t info = {0};
+
+    return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 &&
+           info.si_pid != 0;
+}
+
+static bool read_process(const struct tree *tree, pid_t pid, struct tree_process *process)
+{
+    if (!is_dead_child(pid))
+        return read_stat(dirfd(tree->proc), pid, process);
+    *process =
+        (struct tree_process){.pid = pid, .parent = tree->root, .start = ULLONG_MAX, .state = 'Z'};
+    return true;
+}
+
 /* Reads all processes, sorted by pid. Returns their number, or -1. */
 static ssize_t scan(struct tree *tree)
 {
-    int proc = dirfd(tree->proc);
     struct dirent *entry;
     size_t count = 0;
 
@@ -111,7 +129,7 @@ static ssize_t scan(struct tree *tree)
             tree->capacity = capacity;
         }
         /* NOLINTNEXTLINE(cert-err34-c): the kernel writes numbers that fit. */
-        if (read_stat(proc, (pid_t)atoi(entry->d_name), &tree->processes[count]))
+        if (read_process(tree, (pid_t)atoi(entry->d_name), &tree->processes[count]))
             count++;
     }
     if (count == 0)
@@ -128,37 +146,61 @@ static bool is_other(const struct tree *tree, pid_t pid)
     return false;
 }
 
+/* Of one process, the newest last. */
 struct children {
     char *text;
     size_t room, size;
+    bool cut; /* the first are left out: there are too many */
 };
+
+/* Thousands are nearly all dead, and the living are the newest. */
+static void drop_first(struct children *children)
+{
+    const char *half = children->text + children->size / 2, *space = strchr(half, ' ');
+
+    children->cut = true;
+    children->size = space ? children->size - (size_t)(space + 1 - children->text) : 0;
+    if (space)
+        memmove(children->text, space + 1, children->size);
+}
 
 static bool read_children(const struct tree *tree, pid_t parent, struct children *children)
 {
     char path[48];
     ssize_t got;
-    size_t size = 0;
     int fd;
 
     snprintf(path, sizeof(path), "%d/task/%d/children", (int)parent, (int)parent);
     fd = openat(dirfd(tree->proc), path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return false; /* also on a kernel without CONFIG_PROC_CHILDREN: scans must do then */
-    while (size < children->room - 1 &&
-           (got = read(fd, children->text + size, children->room - 1 - size)) > 0)
-        size += (size_t)got;
+    children->size = 0;
+    children->cut = false;
+    while ((got = read(fd, children->text + children->size, children->room - 1 - children->size)) >
+           0) {
+        children->size += (size_t)got;
+        children->text[children->size] = '\0';
+        if (children->size == children->room - 1)
+            drop_first(children);
+    }
     close(fd);
-    children->text[size] = '\0';
-    children->size = size;
+    children->text[children->size] = '\0';
     return true;
 }
 
-/* The next pid of the list; 0 at its end. */
-static pid_t next_child(char **rest)
+/* The pid that ends before `*end`, which moves back to its beginning; 0: there is none. */
+static pid_t child_before(const struct children *children, size_t *end)
 {
-    long pid = strtol(*rest, rest, 10);
+    size_t at = *end;
+    pid_t pid;
 
-    return pid > 0 && **rest == ' ' ? (pid_t)pid : 0; /* else it is cut off */
+    while (at > 0 && children->text[at - 1] == ' ')
+        at--;
+    while (at > 0 && children->text[at - 1] != ' ')
+        at--;
+    pid = at < *end ? (pid_t)strtol(children->text + at, NULL, 10) : 0;
+    *end = at;
+    return pid;
 }
 
 static int add_other(struct tree *tree, pid_t pid)
@@ -174,14 +216,15 @@ static int add_other(struct tree *tree, pid_t pid)
 
 int tree_leave_alone(struct tree *tree)
 {
-    char text[BELOW_BYTES], *rest = text;
+    char text[BELOW_BYTES];
     struct children children = {.text = text, .room = sizeof(text)};
     ssize_t count;
+    size_t end;
     pid_t pid;
     int rc = 0;
 
-    if (read_children(tree, tree->root, &children) && children.size < sizeof(text) - 1) {
-        while (rc == 0 && (pid = next_child(&rest)))
+    if (read_children(tree, tree->root, &children) && !children.cut) {
+        for (end = children.size; rc == 0 && (pid = child_before(&children, &end));)
             rc = add_other(tree, pid);
         return rc;
     }
@@ -269,20 +312,14 @@ int tree_signal(struct tree *tree, int signal, struct tree_outcome *ret_outcome)
         if (!process->ours || !process->alive || process->pid == tree->spare)
             continue;
         error = signal ? signal_process(dirfd(tree->proc), process, signal) : 0;
+        if (signal && signal != SIGKILL)
+            (void)signal_process(dirfd(tree->proc), process, SIGCONT);
         if (error != ESRCH)
             note(&outcome, process, error);
     }
     if (ret_outcome)
         *ret_outcome = outcome;
     return 0;
-}
-
-static bool is_dead(pid_t child)
-{
-    siginfo_t info = {0};
-
-    return waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) < 0 ||
-           info.si_pid != 0;
 }
 
 /* Made within the tree, and entered only by fork: killed as a whole, which no fork escapes. In the session that we began in
@@ -298,7 +335,7 @@ static bool group_is_ours(const struct tree *tree, pid_t child, pid_t session, p
  * group is ours. The session is read before the group, since a process cannot return to ours. `killed`: the group that was killed last. */
 static void kill_child(const struct tree *tree, pid_t child, pid_t *killed)
 {
-    bool dead = is_dead(child), whole;
+    bool dead = is_dead_child(child), whole;
     pid_t session, group;
 
     if (dead && (!tree->group || *killed == tree->group))
@@ -317,20 +354,26 @@ static void kill_child(const struct tree *tree, pid_t child, pid_t *killed)
         *killed = group;
 }
 
-/* Kills the children of one process and, to some depth, theirs. Its pid cannot be reused: it is our child, and not
- * reaped. */
+static bool is_spared(const struct tree *tree, pid_t pid)
+{
+    return pid == tree->spare || is_other(tree, pid);
+}
+
+/* Kills the children of one process and, to some depth, theirs. */
 static void kill_below(const struct tree *tree, pid_t parent, int depth)
 {
-    char text[BELOW_BYTES], *rest = text;
+    char text[BELOW_BYTES];
     struct children children = {.text = text, .room = sizeof(text)};
     struct tree_process child;
+    size_t end;
     pid_t pid;
 
     if (!read_children(tree, parent, &children))
         return;
-    while ((pid = next_child(&rest))) {
-        if (read_stat(dirfd(tree->proc), pid, &child) && child.parent == parent)
-            (void)signal_process(dirfd(tree->proc), &child, SIGKILL);
+    for (end = children.size; (pid = child_before(&children, &end));) {
+        if (!read_stat(dirfd(tree->proc), pid, &child) || child.parent != parent || !child.alive)
+            continue;
+        (void)signal_process(dirfd(tree->proc), &child, SIGKILL);
         if (depth > 1)
             kill_below(tree, pid, depth - 1);
     }
@@ -365,10 +408,12 @@ static bool reap_other(struct tree *tree, pid_t pid, int status)
     return false;
 }
 
-/* Reaps the dead. Returns whether there is no child at all. */
+/* Reaps the dead, but some at a time: they may come as fast as they are reaped, and whoever reaps has more to do. Returns whether
+ * there is no child at all. */
 static bool reap(struct tree *tree, tree_reaped_fn *fn, void *arg)
 {
-    for (;;) {
+    tree->more = false;
+    for (int i = 0; i < REAPED_AT_ONCE; i++) {
         int status;
         pid_t pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED | __WALL);
 
@@ -379,44 +424,33 @@ static bool reap(struct tree *tree, tree_reaped_fn *fn, void *arg)
         else if (pid < 0 && errno != EINTR)
             return errno == ECHILD;
     }
+    tree->more = true;
+    return false;
 }
 
 bool tree_reap(struct tree *tree, tree_reaped_fn *fn, void *arg)
 {
     return reap(tree, fn, arg) ||
-           (tree->other_count > 0 && !tree->spare && only_others_are_left(tree));
+           (tree->other_count > 0 && !tree->more && !tree->spare && only_others_are_left(tree));
 }
 
-/* Our own children first, in passes that come at once for as long as there are new ones: on this processor nobody else runs meanwhile,
- * so that they cannot leave children faster than they are found. The dead are reaped in between, else their numbers hide the living.
- * Returns whether there is no child. */
-static bool kill_children(struct tree *tree, tree_reaped_fn *fn, void *arg)
+/* Our own children first, and of these the newest: they alone can leave another before they are found. What is below them may wait for
+ * a look at which few are dead. */
+static void kill_children(const struct tree *tree)
 {
-    static char text[2][CHILDREN_BYTES]; /* static: large, and one thread kills */
-    struct children now = {.text = text[0], .room = CHILDREN_BYTES}, before = {.text = text[1]};
-    char *rest, *other;
-    pid_t pid, killed;
+    static char text[CHILDREN_BYTES]; /* static: large, and one thread kills */
+    struct children children = {.text = text, .room = sizeof(text)};
+    pid_t pid, killed = 0;
+    size_t end;
 
-    before.text[0] = '\0';
-    for (int i = 0; i < HUNT_PASSES; i++) {
-        if (reap(tree, fn, arg))
-            return true;
-        if (!read_children(tree, tree->root, &now))
-            return false;
-        if (i > 0 && now.size == before.size && memcmp(now.text, before.text, now.size) == 0)
-            break;
-        killed = 0;
-        for (rest = now.text; (pid = next_child(&rest));)
-            if (pid != tree->spare && !is_other(tree, pid))
-                kill_child(tree, pid, &killed);
-        other = before.text;
-        before = now;
-        now.text = other;
-    }
-    for (rest = before.text; (pid = next_child(&rest));)
-        if (pid != tree->spare && !is_other(tree, pid))
+    if (!read_children(tree, tree->root, &children))
+        return;
+    for (end = children.size; (pid = child_before(&children, &end));)
+        if (!is_spared(tree, pid))
+            kill_child(tree, pid, &killed);
+    for (end = tree->more ? 0 : children.size; (pid = child_before(&children, &end));)
+        if (!is_spared(tree, pid) && !is_dead_child(pid))
             kill_below(tree, pid, HUNT_DEPTH);
-    return false;
 }
 
 bool tree_hunt(struct tree *tree, tree_reaped_fn *fn, void *arg)
@@ -424,9 +458,14 @@ bool tree_hunt(struct tree *tree, tree_reaped_fn *fn, void *arg)
     const struct timespec pause = {.tv_nsec = HUNT_PAUSE_NS};
 
     for (int i = 0; i < HUNT_LOOKS; i++) {
-        if (kill_children(tree, fn, arg) || tree_reap(tree, fn, arg))
-            return true;
-        nanosleep(&pause, NULL); /* they need CPU time to die */
+        kill_children(tree);
+        /* Who is found among many dead has left another by then. */
+        tree->more = true;
+        for (int k = 0; k < HUNT_REAPS && tree->more; k++)
+            if (tree_reap(tree, fn, arg))
+                return true;
+        if (!tree->more)
+            nanosleep(&pause, NULL); /* they need CPU time to die */
     }
     return false;
 }

@@ -23,6 +23,7 @@ struct tree {
     pid_t group;   /* a process group that a process of the tree has made in that session; 0 none */
     pid_t *others; /* children that are no part of the tree, nor are their descendants */
     size_t other_count;
+    bool more; /* the last reaping left some of the dead */
     DIR *proc;
     struct tree_process *processes; /* kept between scans, so that killing needs no new memory */
     size_t capacity;
@@ -53,20 +54,19 @@ void tree_free(struct tree *tree);
 /* Leaves the children that this process has now out of the tree for good: they are its caller's. 0, or -1 with errno. */
 int tree_leave_alone(struct tree *tree);
 
-/* Sends `signal` (0: only counts) to every living descendant. 0, or -1 with errno when /proc cannot
- * be read. */
+/* Sends `signal` (0: only counts) to every living descendant, and has those that are stopped go on, so that they can act on it. 0, or -1
+ * with errno when /proc cannot be read. */
 int tree_signal(struct tree *tree, int signal, struct tree_outcome *ret_outcome);
 
 /* Called by tree_reap() for one child of the tree. */
 typedef void tree_reaped_fn(pid_t pid, int status, void *arg);
 
-/* Reaps the dead and reports each, also stops and continuations; never blocks. Returns true when no
- * child is left: the tree is empty. */
+/* Reaps some of the dead and reports each, also stops and continuations; never blocks. Returns true when no child is left: the tree is
+ * empty. */
 bool tree_reap(struct tree *tree, tree_reaped_fn *fn, void *arg);
 
-/* Kills and reaps our children, and theirs, in many passes of some microseconds each, for 30 ms or
- * until the tree is empty. A scan is too slow for processes that live for milliseconds and leave a
- * child each; when their parent ends such children become ours. Returns whether the tree is empty. */
+/* Kills and reaps our children, and theirs, in some hundred looks, or until the tree is empty. A scan is too slow for processes that live
+ * for milliseconds and leave a child each; when their parent ends such children become ours. Returns whether the tree is empty. */
 bool tree_hunt(struct tree *tree, tree_reaped_fn *fn, void *arg);
 
 #endif
