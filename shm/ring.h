@@ -63,6 +63,13 @@ int hf_ring_agent_create(struct hf_ring_agent *ret_ring, int *ret_requests_fd,
                          int *ret_completions_fd);
 void hf_ring_agent_destroy(struct hf_ring_agent *ring);
 
+/* Opens both memfds again, from what hf_ring_agent_create() returned for the client: own[] says whether the client still has them
+ * after the agent closed and unmapped its own. The caller closes own[]. HF_ESYS with errno. */
+int hf_ring_witness(const int clients[2], int ret_own[2]);
+/* Whether another open file of one of them is left, in any process, as a descriptor, a mapping or a message under way. A kernel that
+ * cannot tell says no. Never waits, whatever the client does. */
+bool hf_ring_is_shared(const int own[2]);
+
 /* Takes the heartbeat words, which then outlive the ring; the caller unmaps them. */
 const _Atomic uint32_t *hf_ring_take_beats(struct hf_ring_agent *ring);
 void hf_beats_unmap(const _Atomic uint32_t *beats);

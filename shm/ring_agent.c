@@ -41,13 +41,13 @@ static int make_memfd(const char *name, off_t size)
     return -1;
 }
 
-/* The same memfd, reopened read-only. */
-static int reopen_readonly(int fd)
+/* The same memfd as another open file. (!) The kernel counts those that open() made, and not the one of memfd_create(). */
+static int reopen(int fd, int flags)
 {
     char path[32];
 
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    return open(path, O_RDONLY | O_CLOEXEC);
+    return open(path, flags | O_CLOEXEC);
 }
 
 static void *map_all(int fd, size_t size, int protection)
@@ -60,17 +60,25 @@ static void *map_all(int fd, size_t size, int protection)
 /* The client writes this one; nobody changes its size. */
 static const struct hf_requests_page *make_requests(int *ret_fd)
 {
-    int fd = make_memfd("holdfast-requests", HF_REQUESTS_BYTES);
+    int fd = make_memfd("holdfast-requests", HF_REQUESTS_BYTES), clients = -1;
     void *map = NULL;
 
     if (fd < 0)
         return NULL;
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+        clients = reopen(fd, O_RDWR);
+    if (clients >= 0)
         map = map_all(fd, HF_REQUESTS_BYTES, PROT_READ);
-    if (map)
-        *ret_fd = fd;
-    else
-        close(fd);
+    if (map) {
+        *ret_fd = clients;
+    } else {
+        int error = errno;
+
+        if (clients >= 0)
+            close(clients);
+        errno = error;
+    }
+    close(fd);
     return map;
 }
 
@@ -85,7 +93,7 @@ static struct hf_completions_page *make_completions(int *ret_fd)
     map = map_all(fd, HF_RING_BYTES, PROT_READ | PROT_WRITE);
     if (map && fcntl(fd, F_ADD_SEALS,
                      F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
-        readonly = reopen_readonly(fd);
+        readonly = reopen(fd, O_RDONLY);
     if (map && readonly < 0) {
         int error = errno;
 
@@ -146,6 +154,29 @@ const _Atomic uint32_t *hf_ring_take_beats(struct hf_ring_agent *ring)
 void hf_beats_unmap(const _Atomic uint32_t *beats)
 {
     munmap((void *)beats, HF_BEATS_BYTES);
+}
+
+int hf_ring_witness(const int clients[2], int ret_own[2])
+{
+    for (int i = 0; i < 2; i++) {
+        ret_own[i] = reopen(clients[i], O_RDWR);
+        if (ret_own[i] < 0) {
+            if (i)
+                close(ret_own[0]);
+            return HF_ESYS;
+        }
+    }
+    return 0;
+}
+
+bool hf_ring_is_shared(const int own[2])
+{
+    for (int i = 0; i < 2; i++) {
+        if (fcntl(own[i], F_SETLEASE, F_WRLCK) < 0 && errno == EAGAIN)
+            return true;
+        (void)fcntl(own[i], F_SETLEASE, F_UNLCK);
+    }
+    return false;
 }
 
 int hf_ring_take(struct hf_ring_agent *ring, struct hf_request_entry *ret_entry)

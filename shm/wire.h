@@ -21,9 +21,9 @@
 #define HF_WIRE_MINOR 5
 #define HF_COOKIE_LEN 16
 
-/* The agent's descriptors for each session. Besides, it needs 16 for itself, four connections to
- * each node, and some for clients that it is just admitting or refusing. */
-#define HF_SESSION_FDS 3 /* socket, doorbell, pidfd */
+/* The agent's descriptors for each session: socket, doorbell and pidfd, and two by which it sees that a client has closed its
+ * memory. Besides, it needs 16 for itself, four connections to each node, and some for clients that it is just admitting or refusing. */
+#define HF_SESSION_FDS 5
 static inline int64_t hf_sessions_fit(int64_t descriptors, uint32_t nodes)
 {
     int64_t fit = (descriptors - 64 - 4 * (int64_t)nodes) / HF_SESSION_FDS;

@@ -457,7 +457,7 @@ def descriptors_at_rest(agent):
 @scenario("more clients than descriptors have room for: refused with the remedy, as many as doctor says come in", sanitizers=False)
 def descriptors(run):
     run.redis(3)
-    few, fit = 93, 5
+    few, fit = 64 + 4 * 3 + 5 * 5, 5
     program = run.dir / "with-few-descriptors"
     program.write_text(f'#!/bin/sh\nulimit -n {few}\nexec "{BUILD}/bin/holdfastd" "$@"\n')
     program.chmod(0o755)

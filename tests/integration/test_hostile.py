@@ -347,21 +347,40 @@ def number_of(process):
     return int(process.popen.stdout.readline())
 
 
-@scenario("one user attaches and disconnects without end, and keeps what it was given: its rate bounds it, another program of that user "
-          "comes in, and root's are not bounded", needs_root=True)
-def hoarded(run):
+@scenario("one user attaches and disconnects without end: its rate bounds it, another program of that user comes in, and root's are not "
+          "bounded", needs_root=True)
+def churned(run):
     agent = system_agent(run, "--clients-max", "40")
     seconds = 2
-    before = resident_kib(agent)
-    hoarder = breaker(run, agent, "hoard", seconds * 1000, uid=OTHER_UID, stdout=subprocess.PIPE)
-    count = number_of(hoarder)
-    assert hoarder.wait() == 0
+    churner = breaker(run, agent, "churn", seconds * 1000, uid=OTHER_UID, stdout=subprocess.PIPE)
+    count = number_of(churner)
+    assert churner.wait() == 0
     assert 30 <= count <= 30 + 50 * (seconds + 1), count
     other_user(run, agent).acquire("a")  # the library asks again
-    roots = breaker(run, agent, "hoard", 1000, stdout=subprocess.PIPE)
+    roots = breaker(run, agent, "churn", 1000, stdout=subprocess.PIPE)
     assert number_of(roots) > 130 / SLOW
     assert roots.wait() == 0
-    print(f"# {count} times in {seconds} s; the agent's memory {before} KiB, then {resident_kib(agent)} KiB")
+
+
+@scenario("one user attaches, keeps the memory and disconnects without end: its places bound that memory, others come in, and so does its "
+          "own next program when it has ended", needs_root=True, sanitizers=False)
+def hoarded(run):
+    agent = system_agent(run, "--clients-max", "80")
+    before = descriptors(agent)
+    hoarder = breaker(run, agent, "hoard", 3000, uid=OTHER_UID, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    count, kib = number_of(hoarder), number_of(hoarder)
+    assert (count, kib) == (57, 57 * 44), (count, kib)  # three quarters of what the reserve leaves, and not 57 + 3 * 50
+    assert counters(run)["clients"] == 0
+    another = breaker(run, agent, "fill", 1, uid=OTHER_UID, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert number_of(another) == 0
+    assert b"57 of them ended, and their memory is still open" in another.popen.stdout.readline()
+    third = run.holder(uid=OTHER_UID - 1, connect=False)
+    third.cmd("connect", socket_of(run, agent))
+    assert run.holdfast("run", "b", "--", "true", agent=agent).rc == 0
+    hoarder.popen.stdin.close()
+    assert hoarder.wait() == 0
+    other_user(run, agent).acquire("a")
+    wait_until(lambda: descriptors(agent) < before + 57, what="the descriptors of those 57 are closed")
 
 
 @scenario("sessions of a process in 65,535 groups take no more memory than others, where rules name groups", needs_root=True,

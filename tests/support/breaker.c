@@ -6,7 +6,8 @@
  *   breaker SOCKET no-hellos MS    opens connections without a hello as fast as it can, so long
  *   breaker SOCKET at-once COUNT   so many processes attach at the same instant
  *   breaker SOCKET fill COUNT      attaches so often at most, prints how often it came in, and ends with stdin
- *   breaker SOCKET hoard MS        attaches and disconnects as fast as it can, so long, and keeps what it was given; prints how often
+ *   breaker SOCKET churn MS        attaches and disconnects as fast as it can, so long; prints how often
+ *   breaker SOCKET hoard MS        the same, and keeps the memory that it was given: prints how often and how many KiB, and ends with stdin
  *   breaker SOCKET write-shared    tries to change what the agent shares with it
  *   breaker SOCKET bell            looks whether the agent reads or writes its doorbell
  *   breaker SOCKET stranger        says that it is a guardian, with a cookie of its own
@@ -103,23 +104,41 @@ static int fill(const char *path, int count)
     return getchar() == EOF ? 0 : 1;
 }
 
-static int hoard(const char *path, int ms)
+static int kib_of(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 ? (int)(st.st_blocks / 2) : 0;
+}
+
+static int churn(const char *path, int ms, bool keep)
 {
     int64_t end = hfc_now() + ms * HF_NS_PER_MS;
-    int count = 0;
+    int count = 0, kib = 0;
 
     while (hfc_now() < end) {
         if (raw_attach(&raw, path, HF_ROLE_HOLDER, NULL) == HF_OK) {
             close(raw.sock);
             close(raw.fds[HF_FD_TABLE]);
             close(raw.fds[HF_FD_DOORBELL]);
+            hf_ring_client_unmap(&raw.ring);
+            for (int i = HF_FD_REQUESTS; i <= HF_FD_COMPLETIONS; i++) {
+                if (keep)
+                    kib += kib_of(raw.fds[i]);
+                else
+                    close(raw.fds[i]);
+            }
             count++;
         } else {
             usleep(1000);
         }
     }
     printf("%d\n", count);
-    return 0;
+    if (!keep)
+        return 0;
+    printf("%d\n", kib);
+    fflush(stdout);
+    return getchar() == EOF ? 0 : 1;
 }
 
 /* Whether `fd` or its object can be changed in size, written, or mapped for writing. */
@@ -478,8 +497,8 @@ int main(int argc, char **argv)
     }
     if (strcmp(kind, "fill") == 0)
         return fill(argv[1], atoi(argv[3]));
-    if (strcmp(kind, "hoard") == 0)
-        return hoard(argv[1], atoi(argv[3]));
+    if (strcmp(kind, "hoard") == 0 || strcmp(kind, "churn") == 0)
+        return churn(argv[1], atoi(argv[3]), *kind == 'h');
     if (strcmp(kind, "at-once") == 0)
         return at_once(argv[1], argc > 3 ? atoi(argv[3]) : 100);
     if (strcmp(kind, "thief") == 0)

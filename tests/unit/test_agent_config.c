@@ -684,15 +684,15 @@ TEST(test_clients_are_bounded_by_descriptors)
 {
     struct config c = {.node_count = 3, .clients_max = 1024, .clients_per_uid = 768};
 
-    config_bound_clients(&c, 64 + 12 + 3 * 1024);
+    config_bound_clients(&c, 64 + 12 + 5 * 1024);
     assert_int_equal(c.clients_max, 1024);
     assert_false(c.descriptors_bound);
     assert_int_equal(c.groups_max, 0);
-    config_bound_clients(&c, 64 + 12 + 3 * 1024 + 30);
+    config_bound_clients(&c, 64 + 12 + 5 * 1024 + 30);
     assert_int_equal(c.groups_max, 15); /* two descriptors each */
     config_bound_clients(&c, 65536);
     assert_int_equal(c.groups_max, 512);
-    config_bound_clients(&c, 64 + 12 + 3 * 512 + 2);
+    config_bound_clients(&c, 64 + 12 + 5 * 512 + 2);
     assert_int_equal(c.clients_max, 512);
     assert_int_equal(c.clients_per_uid, 384);
     assert_int_equal(c.groups_max, 0);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -560,6 +561,64 @@ static void another_user_cannot_open_them_again(void **state)
     hf_ring_agent_destroy(&agent);
 }
 
+/* Puts `fd` into a socket's queue, where it has no other place. */
+static void send_away(int sock, int fd)
+{
+    char control[CMSG_SPACE(sizeof(int))] = {0}, byte = 'x';
+    struct iovec part = {.iov_base = &byte, .iov_len = 1};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
+                             .msg_controllen = sizeof(control)};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&message);
+
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(c), &fd, sizeof(int));
+    assert_int_equal(sendmsg(sock, &message, 0), 1);
+    close(fd);
+}
+
+/* One memfd is kept in one way, the other one is closed. */
+static void the_agent_sees_who_keeps_the_memory(void **state)
+{
+    enum { AS_A_DESCRIPTOR, AS_A_MAPPING, IN_A_MESSAGE, WAYS };
+
+    (void)state;
+    for (int way = 0; way < WAYS; way++) {
+        for (int kept = 0; kept < 2; kept++) {
+            struct hf_ring_agent agent;
+            int clients[2], own[2], pair[2];
+            void *map = NULL;
+
+            assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+            assert_int_equal(hf_ring_agent_create(&agent, &clients[0], &clients[1]), 0);
+            assert_int_equal(hf_ring_witness(clients, own), 0);
+            hf_ring_agent_destroy(&agent);
+            assert_true(hf_ring_is_shared(own));
+            close(clients[!kept]);
+            if (way == AS_A_MAPPING) {
+                map = mmap(NULL, 4096, PROT_READ, MAP_SHARED, clients[kept], 0);
+                assert_ptr_not_equal(map, MAP_FAILED);
+                close(clients[kept]);
+            } else if (way == IN_A_MESSAGE) {
+                send_away(pair[0], clients[kept]);
+            }
+            assert_true(hf_ring_is_shared(own));
+            if (way == AS_A_DESCRIPTOR)
+                close(clients[kept]);
+            if (map)
+                munmap(map, 4096);
+            close(pair[0]);
+            close(pair[1]);
+            assert_false(hf_ring_is_shared(own));
+            close(own[0]);
+            close(own[1]);
+        }
+    }
+}
+
 static int unsealed(off_t size)
 {
     int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -650,6 +709,7 @@ int main(void)
         cmocka_unit_test(a_client_that_scribbles_hurts_nobody),
         cmocka_unit_test(the_client_can_neither_write_completions_nor_resize),
         cmocka_unit_test(another_user_cannot_open_them_again),
+        cmocka_unit_test(the_agent_sees_who_keeps_the_memory),
         cmocka_unit_test(heartbeats_move_on_to_the_next_session),
         cmocka_unit_test(the_client_refuses_what_could_shrink_under_it),
     };

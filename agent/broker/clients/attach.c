@@ -15,6 +15,7 @@
 #include "agent/base/log.h"
 #include "agent/base/thread_role.h"
 #include "agent/broker/clients/clients.h"
+#include "agent/broker/clients/kept.h"
 #include "agent/broker/clients/rights.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
@@ -87,7 +88,7 @@ static int judge_process(const struct session *s, const struct hf_hello *h, stru
 }
 
 static int judge(const struct session *s, const struct hf_hello *h, size_t length,
-                 struct hf_welcome *w)
+                 struct hf_welcome *w) IN_BROKER_THREAD
 {
     const struct clients *clients = s->clients;
     const struct client *known;
@@ -126,6 +127,8 @@ static int judge(const struct session *s, const struct hf_hello *h, size_t lengt
     known = client_resume(s, h);
     if (!known || h->role != HF_ROLE_GUARDIAN) {
         rc = user_judge_attach(clients, s->user, known != NULL, w->text, sizeof(w->text));
+        if (rc < 0 && kept_look(s->clients))
+            rc = user_judge_attach(clients, s->user, known != NULL, w->text, sizeof(w->text));
         if (rc < 0)
             return rc;
     }
@@ -199,7 +202,9 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
     }
     if (hf_table_readonly_fd(&clients->agent->table, &fds[HF_FD_TABLE]) < 0 ||
         (fds[HF_FD_DOORBELL] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0 ||
-        hf_ring_agent_create(&s->ring, &fds[HF_FD_REQUESTS], &fds[HF_FD_COMPLETIONS]) < 0) {
+        hf_ring_agent_create(&s->ring, &fds[HF_FD_REQUESTS], &fds[HF_FD_COMPLETIONS]) < 0 ||
+        kept_watch(clients, s->user, &fds[HF_FD_REQUESTS], &s->kept) < 0) {
+        hf_ring_agent_destroy(&s->ring);
         if (log_allows(&clients->no_fds, LOG_LIMIT, clock_now()))
             log_error("a client is turned away, for want of descriptors: %s", strerror(errno));
         snprintf(w.text, sizeof(w.text),

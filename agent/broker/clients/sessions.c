@@ -26,6 +26,7 @@
 #include "agent/base/thread_role.h"
 #include "agent/broker/clients/answers.h"
 #include "agent/broker/clients/clients.h"
+#include "agent/broker/clients/kept.h"
 #include "agent/broker/clients/rights.h"
 #include "agent/broker/clients/users.h"
 #include "shm/status.h"
@@ -175,6 +176,7 @@ void session_end(struct session *s, const char *why)
         answers_free(&s->answers);
         client_settle(c);
     }
+    kept_after_session(clients, s->kept);
     rights_forget_caller(&s->caller);
     free(s);
 }
@@ -345,6 +347,7 @@ static void on_sweep(struct loop_timer *timer, hf_time now)
         session_activate(s);
     if (clients->unwatched)
         clients_sweep(clients);
+    (void)kept_look(clients);
     listener_resume(clients);
     loop_timer_set(clients->loop, timer, hf_time_add(now, hf_ns(SWEEP_EVERY)));
 }
@@ -482,6 +485,7 @@ int sessions_create(struct clients *clients)
     TAILQ_INIT(&clients->woken);
     hf_counter_set(&clients->agent->table, HF_COUNTER_CLIENTS_MAX, clients->config->clients_max);
     clients->sweep.fn = on_sweep;
+    kept_create(clients);
     clients->doorbell_epoll = epoll_create1(EPOLL_CLOEXEC);
     clients->listener.fd = -1;
     if (clients->doorbell_epoll < 0)
@@ -571,10 +575,12 @@ void sessions_destroy(struct clients *clients) BEFORE_OR_AFTER_THREADS
             hf_ring_agent_destroy(&s->ring);
         }
         beats_drop(s->beats);
+        kept_drop(s->kept);
         answers_free(&s->answers);
         rights_forget_caller(&s->caller);
         free(s);
     }
+    kept_destroy(clients);
     if (clients->doorbells.priv)
         loop_fd_remove(clients->loop, &clients->doorbells);
     if (clients->doorbell_epoll >= 0)

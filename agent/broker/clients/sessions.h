@@ -15,6 +15,7 @@
 #include "agent/record/beats.h"
 #include "shm/ring.h"
 
+struct kept;
 struct query;
 struct listing;
 struct user;
@@ -22,7 +23,7 @@ struct waiter;
 
 LIST_HEAD(query_list, query);
 
-/* One attached connection: at most three descriptors (socket, doorbell, pidfd). */
+/* One attached connection: at most five descriptors (socket, doorbell, pidfd, and both of `kept`). */
 struct session {
     LIST_ENTRY(session) of_client;
     TAILQ_ENTRY(session) active; /* has requests to take */
@@ -45,6 +46,7 @@ struct session {
     uint16_t minor;       /* of the protocol that its library speaks */
     struct user *user;
     struct hf_ring_agent ring;
+    struct kept *kept;   /* its memory, if another user's program could keep it; NULL */
     struct beats *beats; /* the page in which its program beats */
     struct answers answers;
     LIST_HEAD(, waiter) waiters;

@@ -14,8 +14,7 @@
 #define STRANGERS_OF_ONE 8
 /* A quiet user may ask at once for as much as in this time; above a sweep, else it misses its rate. */
 #define BURST (250 * HF_NS_PER_MS)
-/* Attaches of one user in the long run. What an attach shares with its client is memory of the agent's for as long as that keeps
- * it, also when its connection has ended. A user that is quiet may take all of its places at once. */
+/* Attaches of one user in the long run: each makes and maps memory. A user that is quiet may take all of its places at once. */
 #define ATTACHES_PER_S 50
 /* Between two log lines about a user that asks for too much. */
 #define TELL_EVERY (60 * HF_NS_PER_SEC)
@@ -45,8 +44,7 @@ void users_destroy(struct clients *clients)
     }
 }
 
-/* Root or the agent's user, whom the host could not keep from anything. */
-static bool is_trusted(const struct user *u)
+bool user_is_trusted(const struct user *u)
 {
     return u->uid == 0 || u->uid == geteuid();
 }
@@ -54,7 +52,7 @@ static bool is_trusted(const struct user *u)
 /* (!) Of `all` places some are for root and the agent's user. */
 static uint64_t reserve(const struct user *u, uint64_t all)
 {
-    return is_trusted(u) ? 0 : all / 16;
+    return user_is_trusted(u) ? 0 : all / 16;
 }
 
 /* (!) No other user has more than three quarters of the places that the reserve and the others leave: so some are left for whoever
@@ -63,7 +61,7 @@ static bool is_fair(const struct user *u, uint64_t all, uint64_t others, uint64_
 {
     uint64_t taken = others + reserve(u, all), left = all > taken ? all - taken : 0;
 
-    return is_trusted(u) || own <= left - left / 4;
+    return user_is_trusted(u) || own <= left - left / 4;
 }
 
 uint64_t user_text_units(size_t name_len, size_t note_len)
@@ -71,22 +69,39 @@ uint64_t user_text_units(size_t name_len, size_t note_len)
     return (name_len + note_len + HF_COMM_MAX + HF_TEXT_UNIT - 1) / HF_TEXT_UNIT;
 }
 
+/* Those of ended sessions, too, whose memory is open: each place is as much memory and as many descriptors. */
+static unsigned places_for_clients(const struct user *u)
+{
+    return u->sessions + u->kept;
+}
+
+static void say_kept(const struct user *u, char *text, size_t size)
+{
+    if (u->kept)
+        snprintf(text, size, " (%u of them ended, and their memory is still open)", u->kept);
+    else
+        *text = '\0';
+}
+
 bool user_may_connect(const struct clients *clients, const struct user *u, uint32_t strangers)
 {
     uint32_t most = clients->config->clients_per_uid, all = clients->config->clients_max;
 
     /* A quarter of these, too, is for root and the agent's user. */
-    if (clients->session_count >= all + strangers - (is_trusted(u) ? 0 : strangers / 4))
+    if (clients->session_count + clients->kept_count >= all + strangers - (user_is_trusted(u) ? 0 : strangers / 4))
         return false;
-    return !most || u->sessions < most + STRANGERS_OF_ONE;
+    return !most || places_for_clients(u) < most + STRANGERS_OF_ONE;
 }
 
 int user_judge_attach(const struct clients *clients, const struct user *u, bool known, char *text,
                       size_t size)
 {
     const struct config *c = clients->config;
+    unsigned all = clients->session_count + clients->kept_count, own = places_for_clients(u);
+    char kept[64];
 
-    if (clients->session_count > c->clients_max - reserve(u, c->clients_max)) {
+    say_kept(u, kept, sizeof(kept));
+    if (all > c->clients_max - reserve(u, c->clients_max)) {
         snprintf(text, size, "all %" PRIu32 " places for clients are taken; raise %s",
                  c->clients_max,
                  c->descriptors_bound ? "the agent's limit of descriptors (LimitNOFILE=, ulimit -n)"
@@ -95,17 +110,16 @@ int user_judge_attach(const struct clients *clients, const struct user *u, bool 
     }
     if (!c->clients_per_uid)
         return HF_OK;
-    if (u->sessions > c->clients_per_uid) {
-        snprintf(text, size,
-                 "user %" PRIu32 " has %" PRIu32 " clients attached, the limit (clients_per_uid)",
-                 u->uid, c->clients_per_uid);
+    if (own > c->clients_per_uid) {
+        snprintf(text, size, "user %" PRIu32 " has %u clients%s, the limit (clients_per_uid)",
+                 u->uid, own - 1, kept);
         return HF_ELIMIT;
     }
-    if (!known && !is_fair(u, c->clients_max, clients->session_count - u->sessions, u->sessions)) {
+    if (!known && !is_fair(u, c->clients_max, all - own, own)) {
         snprintf(text, size,
-                 "user %" PRIu32 " has %u clients attached, its share of the places that others "
-                 "leave; end some, or raise the agent's clients_max",
-                 u->uid, u->sessions - 1);
+                 "user %" PRIu32 " has %u clients%s, its share of the places that others leave; end "
+                 "some, or raise the agent's clients_max",
+                 u->uid, own - 1, kept);
         return HF_EFULL;
     }
     return HF_OK;
@@ -118,7 +132,7 @@ int user_judge_rate(const struct clients *clients, struct user *u, hf_time now, 
     const int64_t each = HF_NS_PER_SEC / ATTACHES_PER_S;
     const int64_t at_once = each * (c->clients_per_uid ? c->clients_per_uid : c->clients_max);
 
-    if (is_trusted(u))
+    if (user_is_trusted(u))
         return HF_OK;
     if (hf_time_before(u->attached_until, now))
         u->attached_until = now;

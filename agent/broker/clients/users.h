@@ -15,13 +15,15 @@ struct clients;
 struct user {
     LIST_ENTRY(user) all;
     uint32_t uid;
-    unsigned sessions, leases, waiters, queries, listings, groups;
+    unsigned sessions, kept, leases, waiters, queries, listings, groups;
     uint64_t text_units;    /* of the leases' and waiters' names and notes */
     hf_time paid_until;     /* when its requests so far will be within its rate */
     hf_time attached_until; /* when its attaches so far will be within their rate */
     hf_time tell_again;
 };
 
+/* Root or the agent's user, whom the host could not keep from anything. */
+bool user_is_trusted(const struct user *u);
 /* The account of a uid; NULL when out of memory. */
 struct user *user_get(struct clients *clients, uint32_t uid);
 void users_destroy(struct clients *clients);

@@ -18,9 +18,9 @@ def by_leases(lines, options):
 
 
 def by_clients(lines, options):
-    flags = ["--clients-max", "6100", "--capacity", "20000"]
+    flags = ["--clients-max", "3900", "--capacity", "20000"]
     with lines.tagged(curve="clients"), Fleet(options.build, 3, agents=1, flags=flags, lines=lines) as fleet:
-        for clients in (1, 16) if options.quick else (1, 4, 16, 64, 250, 1000, 3000, 6000):
+        for clients in (1, 16) if options.quick else (1, 4, 16, 64, 250, 1000, 3000, 3800):
             agent_s, nodes_s = fleet.cpu_s()
             got = fleet.measure("many", fleet.names[0], clients, 200 if options.quick else 4000)
             agent_s, nodes_s = (b - a for a, b in zip((agent_s, nodes_s), fleet.cpu_s()))
