@@ -2,6 +2,7 @@
  * undoes the steps before it. */
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
 #include "agent/base/real_time.h"
+#include "agent/base/thread.h"
 #include "agent/base/thread_role.h"
 #include "agent/broker/broker.h"
 #include "agent/check/check.h"
@@ -114,6 +116,7 @@ static int start_threads(struct agent *agent, const char *dir, struct reload *re
     rc = broker_start(agent->broker);
     if (rc < 0)
         goto error_control;
+    log_begin_thread(); /* it found no thread before, perhaps */
     return HF_OK;
 
 error_control:
@@ -127,6 +130,25 @@ error:
     return rc;
 }
 
+static void *do_nothing(void *arg)
+{
+    return arg;
+}
+
+/* (!) liburcu starts the thread that frees leases with the first of them, and aborts if the host has no thread left: so it is started
+ * where there was one a moment ago, and before anything depends on this agent. */
+static int start_freeing(void)
+{
+    pthread_t probe;
+    int rc = thread_start("freeing", do_nothing, NULL, &probe);
+
+    if (rc < 0)
+        return rc;
+    (void)pthread_join(probe, NULL);
+    (void)get_default_call_rcu_data();
+    return HF_OK;
+}
+
 /* Runs until a signal ends it. */
 static int serve(struct agent *agent, const char *dir, struct start *start) IN_MAIN_THREAD
 {
@@ -136,6 +158,11 @@ static int serve(struct agent *agent, const char *dir, struct start *start) IN_M
     if (signals < 0) {
         log_error("no signalfd: %s", strerror(errno));
         return HF_ESYS;
+    }
+    rc = start_freeing();
+    if (rc < 0) {
+        log_error("cannot start a thread in %s: %s", dir, strerror(errno));
+        goto error_signals;
     }
     rc = reload_create(agent, &start->began, &reload);
     if (rc < 0)

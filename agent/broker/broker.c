@@ -12,6 +12,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
+#include "agent/base/thread.h"
 #include "agent/base/thread_role.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/dispatch.h"
@@ -438,11 +439,9 @@ int broker_start(struct broker *b)
         return rc;
     if (hear_rouse() < 0)
         return HF_ESYS;
-    errno = pthread_create(&b->thread, NULL, run, b);
-    if (errno)
-        return HF_ESYS;
-    b->thread_started = true;
-    return HF_OK;
+    rc = thread_start("broker", run, b, &b->thread);
+    b->thread_started = rc == HF_OK;
+    return rc;
 }
 
 void broker_rouse(struct broker *b)

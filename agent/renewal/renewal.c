@@ -9,6 +9,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
 #include "agent/base/real_time.h"
+#include "agent/base/thread.h"
 #include "agent/base/thread_role.h"
 #include "agent/core/ballot.h"
 #include "agent/core/draw.h"
@@ -535,10 +536,10 @@ int renewal_start(struct renewal *r)
 
     sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the main thread's */
-    rc = pthread_create(&r->thread, NULL, thread_main, r);
+    rc = thread_start("renewal", thread_main, r, &r->thread);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc != 0)
-        return HF_ESYS;
+    if (rc < 0)
+        return rc;
     if (config->renewal_priority &&
         real_time_thread(r->thread, (int)config->renewal_priority, why, sizeof(why)) < 0)
         log_warn("%s; renewals go without it", why);

@@ -408,5 +408,36 @@ def control_bad_peers(run):
         peer.close()
 
 
+def without_threads(run):
+    """A program that starts holdfastd where its user has as many processes as it may have."""
+    run.runtime_dir.chmod(0o777)
+    script = run.dir / "without-threads"
+    script.write_text(f'#!/bin/sh\nexec prlimit --nproc=1:4096 {run.for_others(HOLDFASTD)} "$@"\n')
+    script.chmod(0o755)
+    return {"program": script, "uid": OTHER_UID if os.geteuid() == 0 else None}
+
+
+@scenario("a host that has no thread left for the agent: it tries again, says so, and goes on when there is one", sanitizers=False)
+def a_thread_later(run):
+    run.redis(3)
+    agent = run.agent(wait=False, **without_threads(run))
+    agent.wait_err(r"cannot start the \w+ thread: .*; trying again for 4 s")
+    time.sleep(0.3)
+    more = run.spawn("prlimit", "--pid", agent.pid, "--nproc=4096:4096", uid=OTHER_UID if os.geteuid() == 0 else None)
+    assert more.wait() == 0, more.err
+    agent.wait_ready()
+    assert agent.err.count("trying again") == 1, agent.err
+
+
+@scenario("a host that has no thread left for the agent for longer ends it with 71 and the reason", sanitizers=False)
+def no_thread(run):
+    run.redis(3)
+    agent = run.agent(wait=False, **without_threads(run))
+    begun = time.monotonic()
+    assert agent.wait(20) == 71, agent.err
+    assert time.monotonic() - begun > 3.9
+    assert re.search("error: cannot start a thread in .*: Resource temporarily unavailable\n\\Z", agent.err), agent.err
+
+
 if __name__ == "__main__":
     main()

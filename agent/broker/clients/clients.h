@@ -79,7 +79,7 @@ struct clients {
     unsigned session_count, active_count;
     TAILQ_HEAD(, kept) kept; /* memory of ended sessions that their clients keep */
     unsigned kept_count;
-    bool tells_kept; /* the kernel tells when a client closes it */
+    bool tells_kept;    /* the kernel tells when a client closes it */
     bool in_vain;       /* this turn only looked for requests, and found none */
     unsigned unwatched; /* ghosts without a watch */
     uint64_t next_client_id;

@@ -88,7 +88,8 @@ bool user_may_connect(const struct clients *clients, const struct user *u, uint3
     uint32_t most = clients->config->clients_per_uid, all = clients->config->clients_max;
 
     /* A quarter of these, too, is for root and the agent's user. */
-    if (clients->session_count + clients->kept_count >= all + strangers - (user_is_trusted(u) ? 0 : strangers / 4))
+    if (clients->session_count + clients->kept_count >=
+        all + strangers - (user_is_trusted(u) ? 0 : strangers / 4))
         return false;
     return !most || places_for_clients(u) < most + STRANGERS_OF_ONE;
 }
@@ -117,7 +118,8 @@ int user_judge_attach(const struct clients *clients, const struct user *u, bool 
     }
     if (!known && !is_fair(u, c->clients_max, all - own, own)) {
         snprintf(text, size,
-                 "user %" PRIu32 " has %u clients%s, its share of the places that others leave; end "
+                 "user %" PRIu32
+                 " has %u clients%s, its share of the places that others leave; end "
                  "some, or raise the agent's clients_max",
                  u->uid, own - 1, kept);
         return HF_EFULL;
