@@ -2,13 +2,18 @@
  * life that its threads leave in the table. */
 #include "libclient/internal.h"
 
-bool hfc_table_is_silent(const struct hf_table *table, int64_t now_ns, int64_t span_ns)
+static bool is_silent(const struct hf_table_header *header, int64_t now_ns, int64_t span_ns)
 {
-    int64_t broker = atomic_load_explicit(&table->header->broker_beat_ns, memory_order_relaxed);
-    int64_t renewal = atomic_load_explicit(&table->header->renewal_beat_ns, memory_order_relaxed);
+    int64_t broker = atomic_load_explicit(&header->broker_beat_ns, memory_order_relaxed);
+    int64_t renewal = atomic_load_explicit(&header->renewal_beat_ns, memory_order_relaxed);
     int64_t oldest = hfc_min(broker, renewal);
 
     return oldest > 0 && now_ns - oldest > span_ns;
+}
+
+bool hfc_table_is_silent(const struct hf_table *table, int64_t now_ns, int64_t span_ns)
+{
+    return is_silent(table->header, now_ns, span_ns);
 }
 
 bool hfc_agent_hangs(hf_client *client, int64_t now_ns)
@@ -19,15 +24,10 @@ bool hfc_agent_hangs(hf_client *client, int64_t now_ns)
 
 bool hfc_stranger_hangs(const struct hfc_place *place, int64_t now_ns)
 {
-    struct hf_table table;
-    char why[256];
-    bool hangs;
+    struct hf_table_header header;
 
-    if (!*place->table ||
-        hf_table_open(place->table, place->table_owner, &table, why, sizeof(why)) != HF_OK)
-        return true;
-    hangs = atomic_load_explicit(&table.header->broker_beat_ns, memory_order_relaxed) == 0 ||
-            hfc_table_is_silent(&table, now_ns, HFC_HANG_NS);
-    hf_table_close(&table);
-    return hangs;
+    /* Not mapped: its owner may be another user, who truncates it. */
+    return !*place->table || hf_table_peek(place->table, place->table_owner, &header) != HF_OK ||
+           atomic_load_explicit(&header.broker_beat_ns, memory_order_relaxed) == 0 ||
+           is_silent(&header, now_ns, HFC_HANG_NS);
 }

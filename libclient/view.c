@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "shm/index.h"
 #include "shm/loss.h"
@@ -13,6 +14,20 @@ struct hf_view {
     struct hf_table table;
     char shm_name[HF_TABLE_NAME_MAX];
 };
+
+/* An ordinary user's, who may truncate it at any time. The system's agent is everybody's to trust. */
+static bool is_anothers(const struct hfc_place *place)
+{
+    return strncmp(place->table, "/holdfast-", strlen("/holdfast-")) == 0 &&
+           place->table_owner != geteuid();
+}
+
+static int refresh(hf_view *view)
+{
+    return hf_table_refresh(&view->table) < 0
+               ? hfc_fail(HF_ETABLE, "the agent's table cannot be read any more: open it again")
+               : HF_OK;
+}
 
 int hf_view_open(const char *agent, hf_view **ret_view)
 {
@@ -38,8 +53,8 @@ int hf_view_open(const char *agent, hf_view **ret_view)
         if (!*place->table)
             break;
         (void)snprintf(view->shm_name, sizeof(view->shm_name), "%s", place->table);
-        status =
-            hf_table_open_waiting(place->table, place->table_owner, &view->table, why, sizeof(why));
+        status = (is_anothers(place) ? hf_table_open_copy : hf_table_open_waiting)(
+            place->table, place->table_owner, &view->table, why, sizeof(why));
         if (status != HF_ENOAGENT)
             break;
     }
@@ -100,6 +115,9 @@ int hf_view_find(hf_view *view, const void *name, size_t name_len, struct hf_inf
         return hfc_fail(HF_EINVAL, "hf_view_find: begin with HF_INFO_INIT, which sets the size");
     if (!name || name_len == 0 || name_len > HF_NAME_MAX)
         return hfc_fail(HF_ENAME, NULL);
+    status = refresh(view);
+    if (status < 0)
+        return status;
     status = hf_index_find(&view->table, name, name_len, &slot);
     if (status == HF_OK && !is_shown(&slot))
         status = HF_ENOTHELD;
@@ -112,9 +130,13 @@ int hf_view_find(hf_view *view, const void *name, size_t name_len, struct hf_inf
 int hf_view_walk(hf_view *view, int (*fn)(const struct hf_info *info, void *arg), void *arg)
 {
     uint32_t used;
+    int status;
 
     if (!view || !fn)
         return hfc_fail(HF_EINVAL, "hf_view_walk: an argument is NULL");
+    status = refresh(view);
+    if (status < 0)
+        return status;
     used = atomic_load(&view->table.header->slots_used);
     if (used > hf_table_capacity(&view->table)) /* read now, as it may have grown */
         return hfc_fail(HF_ETABLE, "the table counts more slots than it has");
@@ -138,9 +160,13 @@ int hf_view_heartbeat_ns(hf_view *view, int64_t *ret_ns)
 {
     const struct hf_table_header *header;
     int64_t last = 0;
+    int status;
 
     if (!view || !ret_ns)
         return hfc_fail(HF_EINVAL, "hf_view_heartbeat_ns: an argument is NULL");
+    status = refresh(view);
+    if (status < 0)
+        return status;
     header = view->table.header;
     if (atomic_load(&header->state) == HF_TABLE_RETIRED ||
         !hf_table_is_linked(&view->table, view->shm_name))

@@ -38,7 +38,7 @@ struct hf_table {
     uint64_t text_there;  /* units */
     uint64_t text_units;  /* the most units */
     bool writable;
-    int fd;    /* the maker's own descriptor; else -1 */
+    int fd;    /* the maker's own descriptor, or a copy's for its refresh; else -1 */
     dev_t dev; /* of the object, to see whether the name still leads to it */
     ino_t inode;
     /* history, shm/history.h */
@@ -174,6 +174,16 @@ int hf_table_open(const char *shm_name, uid_t owner, struct hf_table *ret_table,
 /* The same, and waits up to two seconds while the table is not ready: an agent that starts again makes it so for a moment. */
 int hf_table_open_waiting(const char *shm_name, uid_t owner, struct hf_table *ret_table, char *why,
                           size_t why_size);
+
+/* (!) The same for a table whose owner is not trusted: a private copy, since a mapping raises SIGBUS when its owner truncates the object.
+ * It shows one moment, until hf_table_refresh(). */
+int hf_table_open_copy(const char *shm_name, uid_t owner, struct hf_table *ret_table, char *why,
+                       size_t why_size);
+/* Copies again, in place; nothing for a mapping. HF_ETABLE, HF_ESYS: the object was truncated, or changes all the time, and the copy
+ * holds parts of both moments: readers judge each slot as ever, and see no other's bytes. */
+int hf_table_refresh(struct hf_table *table);
+/* The header alone, copied and judged. */
+int hf_table_peek(const char *shm_name, uid_t owner, struct hf_table_header *ret_header);
 
 /* Reader by descriptor from the agent (closed by this call, also on failure). */
 int hf_table_open_fd(int fd, struct hf_table *ret_table, char *why, size_t why_size);

@@ -40,7 +40,7 @@ int hf_table_lock(int fd, const char *agent_name, char *why, size_t why_size);
 int hf_table_judge_header(const char *shm_name, const struct hf_table_header *header, uint64_t size,
                           struct hf_table_places *ret_places, char *why, size_t why_size);
 
-/* Maps the whole object and fills `ret_table`; the descriptor stays the caller's. */
+/* Maps the whole object and fills `ret_table`; the descriptor stays the caller's. -1: empty private memory of that size. */
 int hf_table_map(int fd, const char *shm_name, const struct stat *st, bool writable,
                  const struct hf_table_places *places, struct hf_table *ret_table, char *why,
                  size_t why_size);

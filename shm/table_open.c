@@ -16,6 +16,8 @@
 #include "shm/status.h"
 #include "shm/table_map.h"
 
+/* A user cannot make another one's reader take more. A table for a million leases is half as large. */
+#define COPY_MOST     (INT64_C(1) << 30)
 #define WAIT_MOST_MS  2000
 #define WAIT_EVERY_MS 2
 
@@ -55,8 +57,10 @@ int hf_table_map(int fd, const char *shm_name, const struct stat *st, bool writa
         .dev = st->st_dev,
         .inode = st->st_ino,
     };
-    char *base =
-        mmap(NULL, table.size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+    char *base = fd < 0 ? mmap(NULL, table.size, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+                        : mmap(NULL, table.size, writable ? PROT_READ | PROT_WRITE : PROT_READ,
+                               MAP_SHARED, fd, 0);
 
     if (base == MAP_FAILED) {
         hf_table_say(why, why_size, "cannot map /dev/shm%s (%zu bytes): %s", shm_name, table.size,
@@ -125,8 +129,23 @@ static int refuse_state(const char *shm_name, const struct hf_table_header *head
     return HF_ETABLE;
 }
 
+static int fill_copy(int fd, const char *shm_name, struct hf_table *table, char *why,
+                     size_t why_size)
+{
+    int status = HF_ESYS;
+
+    table->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (table->fd >= 0)
+        status = hf_table_refresh(table);
+    if (status == HF_ESYS)
+        hf_table_say(why, why_size, "cannot read /dev/shm%s: %s", shm_name, strerror(errno));
+    else if (status < 0)
+        hf_table_say(why, why_size, "/dev/shm%s changes while it is read", shm_name);
+    return status;
+}
+
 /* All steps once the descriptor is open. */
-static int open_checked(int fd, const char *shm_name, const struct stat *st,
+static int open_checked(int fd, const char *shm_name, const struct stat *st, bool copy,
                         struct hf_table *ret_table, bool *ret_soon, char *why, size_t why_size)
 {
     struct hf_table_header header;
@@ -141,9 +160,18 @@ static int open_checked(int fd, const char *shm_name, const struct stat *st,
                                         why_size)) != 0 ||
         (status = refuse_state(shm_name, &header, ret_soon, why, why_size)) != 0)
         return status;
-    status = hf_table_map(fd, shm_name, st, false, &places, &table, why, why_size);
+    if (copy && st->st_size > COPY_MOST) {
+        hf_table_say(why, why_size, "/dev/shm%s is too large for a reader of another user",
+                     shm_name);
+        return HF_ETABLE;
+    }
+    status = hf_table_map(copy ? -1 : fd, shm_name, st, false, &places, &table, why, why_size);
     if (status != 0)
         return status;
+    if (copy && (status = fill_copy(fd, shm_name, &table, why, why_size)) != 0) {
+        hf_table_close(&table);
+        return status;
+    }
     if (fstat(fd, &again) != 0 || again.st_size != st->st_size) {
         hf_table_close(&table);
         hf_table_say(why, why_size, "/dev/shm%s changed its size while it was opened", shm_name);
@@ -188,8 +216,8 @@ static int open_failed(const char *shm_name, int error, char *why, size_t why_si
 }
 
 /* `ret_soon`: its agent is starting, or makes another one. */
-static int open_now(const char *shm_name, uid_t owner, struct hf_table *ret_table, bool *ret_soon,
-                    char *why, size_t why_size)
+static int open_now(const char *shm_name, uid_t owner, bool copy, struct hf_table *ret_table,
+                    bool *ret_soon, char *why, size_t why_size)
 {
     struct stat st;
     int status, error;
@@ -202,7 +230,7 @@ static int open_now(const char *shm_name, uid_t owner, struct hf_table *ret_tabl
     if (fstat(fd, &st) != 0)
         status = open_failed(shm_name, errno, why, why_size);
     else if ((status = hf_table_judge_file(shm_name, &st, owner, why, why_size)) == 0)
-        status = open_checked(fd, shm_name, &st, ret_table, ret_soon, why, why_size);
+        status = open_checked(fd, shm_name, &st, copy, ret_table, ret_soon, why, why_size);
     error = errno;
     close(fd);
     errno = error;
@@ -214,22 +242,54 @@ int hf_table_open(const char *shm_name, uid_t owner, struct hf_table *ret_table,
 {
     bool soon;
 
-    return open_now(shm_name, owner, ret_table, &soon, why, why_size);
+    return open_now(shm_name, owner, false, ret_table, &soon, why, why_size);
 }
 
-int hf_table_open_waiting(const char *shm_name, uid_t owner, struct hf_table *ret_table, char *why,
-                          size_t why_size)
+static int open_waiting(const char *shm_name, uid_t owner, bool copy, struct hf_table *ret_table,
+                        char *why, size_t why_size)
 {
     const struct timespec pause = {.tv_nsec = WAIT_EVERY_MS * 1000000L};
     bool soon;
     int status;
 
     for (int waited = 0;; waited += WAIT_EVERY_MS) {
-        status = open_now(shm_name, owner, ret_table, &soon, why, why_size);
+        status = open_now(shm_name, owner, copy, ret_table, &soon, why, why_size);
         if (status == 0 || !soon || waited >= WAIT_MOST_MS)
             return status;
         (void)nanosleep(&pause, NULL);
     }
+}
+
+int hf_table_open_waiting(const char *shm_name, uid_t owner, struct hf_table *ret_table, char *why,
+                          size_t why_size)
+{
+    return open_waiting(shm_name, owner, false, ret_table, why, why_size);
+}
+
+int hf_table_open_copy(const char *shm_name, uid_t owner, struct hf_table *ret_table, char *why,
+                       size_t why_size)
+{
+    return open_waiting(shm_name, owner, true, ret_table, why, why_size);
+}
+
+int hf_table_peek(const char *shm_name, uid_t owner, struct hf_table_header *ret_header)
+{
+    int fd = shm_open(shm_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0), status;
+    struct hf_table_places places;
+    struct stat st;
+
+    if (fd < 0)
+        return errno == ENOENT ? HF_ENOAGENT : HF_ESYS;
+    status = fstat(fd, &st) == 0 ? HF_OK : HF_ESYS;
+    if (status == HF_OK)
+        status = hf_table_judge_file(shm_name, &st, owner, NULL, 0);
+    if (status == HF_OK)
+        status = hf_table_read_header(fd, shm_name, ret_header, NULL, 0);
+    if (status == HF_OK)
+        status =
+            hf_table_judge_header(shm_name, ret_header, (uint64_t)st.st_size, &places, NULL, 0);
+    close(fd);
+    return status;
 }
 
 int hf_table_open_fd(int fd, struct hf_table *ret_table, char *why, size_t why_size)
@@ -245,7 +305,7 @@ int hf_table_open_fd(int fd, struct hf_table *ret_table, char *why, size_t why_s
         hf_table_say(why, why_size, "what the agent sent as its table is not a regular file");
         status = HF_ETABLE;
     } else {
-        status = open_checked(fd, name, &st, ret_table, &soon, why, why_size);
+        status = open_checked(fd, name, &st, false, ret_table, &soon, why, why_size);
     }
     error = errno;
     close(fd);
