@@ -1,8 +1,8 @@
 #include "agent/record/mailbox.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
+#include "agent/base/log.h"
 #include "agent/base/tsan.h"
 #include "agent/record/beats.h"
 #include "shm/compiler.h"
@@ -30,7 +30,8 @@ struct message *message_new(enum message_kind kind)
     struct message *message = calloc(1, sizeof(*message));
 
     if (!message) {
-        fputs("holdfastd: out of memory for a message between threads\n", stderr);
+        log_error("out of memory for a message between threads");
+        log_flush();
         abort();
     }
     message->kind = kind;

@@ -5,6 +5,7 @@ D is a heartbeat: a hang is found between D and 1.25 D after the last beat, 1.5 
 """
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -210,6 +211,33 @@ def hidden(run):
     third.acquire("gone", 5000)
     one.kill()
     third.acquire("kept", 5000, 5000)
+    agent.signal(signal.SIGTERM)
+    assert agent.wait() == 0
+
+
+@scenario("where /proc hides processes and the kernel does not know who connects, agent and doctor say so, with the remedy", needs_root=True)
+def hidden_from_old_kernels(run):
+    run.redis(3)
+    for path in (run.dir, run.runtime_dir):
+        path.chmod(0o755)
+    old = {"LD_PRELOAD": BUILD / "tests" / "nopeerpidfd.so"}
+    hiding = [word.replace(",gid=12345", "") for word in HIDING]
+    agent = run.spawn(*HIDING, *run.agent_argv("a", ttl="5s", system=True), label="agent-a", env=old)
+    wait_until(lambda: "ready:" in agent.err or not agent.running, what="the agent is ready")
+    assert "Linux 6.5: their programs are refused; mount /proc with gid=0, too" in agent.err, agent.err
+    holder = run.holder(uid=65533, connect=False)
+    refused = re.escape("its /proc is mounted with hidepid; mount it with gid=0, too")
+    try:
+        holder.cmd("connect", run.runtime_dir / f"{run.tag}-a" / "sock")
+        raise AssertionError("it came in")
+    except HolderError as error:
+        assert re.search(refused, error.text), error.text
+    words = [BUILD / "bin" / "holdfast", "doctor", "--json", "--agent", f"{run.tag}-a"]
+    for env, within, said in ((old, hiding, True), (old, [], False), ({}, hiding, False)):
+        doctor = run.spawn(*within, *words, label="doctor", env=env)
+        doctor.wait()
+        assert ("host.proc" in doctor.out) == said, (env, within, doctor.out, doctor.err)
+        assert not said or "gid=" in doctor.out, doctor.out
     agent.signal(signal.SIGTERM)
     assert agent.wait() == 0
 

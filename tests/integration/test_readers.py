@@ -513,5 +513,22 @@ def doctor_clean_alive(run):
     assert run.holdfast("run", "-n", "job", "true").rc == 0
 
 
+@scenario("doctor --clean leaves an agent alone whose process and directory it cannot see, and that is silent")
+def doctor_clean_unseen(run):
+    agent = run.dev_agent()
+    agent.sigstop()
+    with table_path(agent.name).open("r+b") as table:  # as from another PID namespace
+        table.seek(136)
+        table.write(struct.pack("=I", 0x3fffffff))
+    elsewhere = run.dir / "elsewhere"
+    elsewhere.mkdir()
+    env = {"HOLDFAST_RUNTIME_DIR": elsewhere}
+    result = run.holdfast("doctor", "--json", "--clean", env=env)
+    assert level(result, "leftovers") == "ok", result
+    assert table_path(agent.name).exists()
+    agent.sigcont()
+    wait_until(lambda: run.holdfast("status").rc == 0, what="the agent is alive again")
+
+
 if __name__ == "__main__":
     main()

@@ -3,12 +3,14 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "shm/drained.h"
+#include "shm/process.h"
 #include "shm/status.h"
 #include "shm/wire.h"
 #include "libclient/holdfast.h"
@@ -265,6 +267,40 @@ static void look_at_drain(struct doctor *doctor, const struct reader *reader)
                       "read");
 }
 
+/* Whether the mount at /proc hides other users' processes from all but root. */
+static bool proc_hides(void)
+{
+    FILE *file = fopen("/proc/self/mountinfo", "re");
+    bool hides = false;
+    char *line = NULL;
+    size_t size = 0;
+
+    if (!file)
+        return false;
+    while (getline(&line, &size, file) > 0) {
+        const char *options = strstr(line, " - proc "), *how;
+
+        if (!options || !strstr(line, " /proc "))
+            continue;
+        how = strstr(options, "hidepid=");
+        hides = how && strncmp(how, "hidepid=0", 9) != 0 && strncmp(how, "hidepid=off", 11) != 0 &&
+                !strstr(options, "gid="); /* the last one is on top */
+    }
+    free(line);
+    fclose(file);
+    return hides;
+}
+
+static void look_at_proc(struct doctor *doctor, const struct reader *reader)
+{
+    if (reader->table.header->flags & HF_TABLE_F_USER || hf_process_peers_known() || !proc_hides())
+        return;
+    doctor_report(doctor, FINDING_WARN, "host.proc",
+                  "mount /proc with gid= of a group of the agent's, or update to Linux 6.5",
+                  "/proc hides other users' processes (hidepid), and this kernel does not tell the "
+                  "agent who connects: it refuses their programs");
+}
+
 /* systemd ends a user's services and removes the user's shared memory with the last session. */
 static void look_at_linger(struct doctor *doctor, const struct reader *reader)
 {
@@ -293,4 +329,5 @@ void doctor_agent_look(struct doctor *doctor, const struct reader *reader, const
     look_at_flags(doctor, reader);
     look_at_drain(doctor, reader);
     look_at_linger(doctor, reader);
+    look_at_proc(doctor, reader);
 }

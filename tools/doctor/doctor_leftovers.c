@@ -149,11 +149,15 @@ static void count_one(const struct hf_slot_view *view, bool in_force, void *arg)
 static int64_t abandoned_leases(const struct place *place)
 {
     const struct reader_filter filter = {0};
+    struct hf_table_living living;
     char why[READER_WHY_SIZE];
     struct reader reader;
     struct life life;
     uint32_t count = 0, unreadable = 0;
 
+    /* (!) The kernel knows it: the number of its process may be of another PID namespace, and its directory out of sight. */
+    if (hf_table_find_living(place->shm_name, geteuid(), &living))
+        return -1;
     if (reader_open_at(place, &reader, why, sizeof(why)) < 0)
         return -1;
     life_judge(&reader.table, &life);

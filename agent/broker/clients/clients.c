@@ -4,12 +4,14 @@
 #include "agent/broker/clients/clients.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "agent/base/log.h"
 #include "agent/base/thread_role.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
@@ -193,6 +195,15 @@ void clients_sweep(struct clients *clients)
     }
 }
 
+/* Process 1 is always there. In an older kernel's /proc with hidepid the agent cannot tell who connects. */
+static void look_at_proc(const struct config *config)
+{
+    if (config->system && hf_process_start_time(1) == 0 && !hf_process_peers_known())
+        log_warn("/proc hides other users' processes (hidepid) and this kernel is older than Linux "
+                 "6.5: their programs are refused; mount /proc with gid=%" PRIu32 ", too",
+                 (uint32_t)getegid());
+}
+
 int clients_create(struct agent *agent, struct loop *loop, const struct clients_owner *owner,
                    struct clients **ret_clients)
 {
@@ -205,6 +216,7 @@ int clients_create(struct agent *agent, struct loop *loop, const struct clients_
     clients->config = agent->config;
     clients->loop = loop;
     clients->owner = *owner;
+    look_at_proc(clients->config);
     LIST_INIT(&clients->all);
     LIST_INIT(&clients->users);
     rc = sessions_create(clients);
