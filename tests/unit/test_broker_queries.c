@@ -149,6 +149,29 @@ static void a_query_is_answered_once(void **state)
     assert_int_equal(users[0].queries, 0);
 }
 
+/* The key is the same everywhere; the first node lies about who has it. */
+static void the_holder_is_whom_most_nodes_name(void **state)
+{
+    static const uint64_t fences[NODES] = {9000, 7000, 7000};
+
+    (void)state;
+    query(0, 1, "a", false);
+    for (int node = 0; node < NODES; node++) {
+        struct link_reply reply = reply_now(its_time);
+
+        reply.verdict = VERDICT_TAKEN;
+        memset(reply.id, 'a', LINK_ID_LEN);
+        reply.holder = (struct hf_wire_holder){
+            .fence = fences[node], .pid = (uint32_t)fences[node], .pttl_ms = 5000};
+        answer_with(&links[node].commands[0], reply);
+    }
+    pass(1000);
+    assert_int_equal(answered(0, 1)->query_outcome, HF_QUERY_HELD);
+    assert_int_equal(answered(0, 1)->query_holding, NODES);
+    assert_int_equal(answered(0, 1)->holder.fence, 7000);
+    assert_int_equal(answered(0, 1)->holder.pid, 7000);
+}
+
 static void a_session_has_so_many_queries(void **state)
 {
     (void)state;
@@ -294,6 +317,7 @@ int main(void)
 #define ROW(test) cmocka_unit_test_setup_teardown(test, make, unmake)
     const struct CMUnitTest tests[] = {
         ROW(a_query_is_answered_once),
+        ROW(the_holder_is_whom_most_nodes_name),
         ROW(a_session_has_so_many_queries),
         ROW(a_user_has_so_many_queries),
         ROW(the_end_of_a_lease_is_heard),

@@ -158,6 +158,22 @@ void fanouts_destroy(struct queries *queries)
         fanout_free(fanout);
 }
 
+/* How many nodes with the leader's key name that holder. A node whose record another's attempt wrote over names none. */
+static int namers(const struct fanout *fanout, int leader, const struct hf_wire_holder *holder)
+{
+    const struct tally *t = &fanout->tally;
+    int count = 0;
+
+    for (int i = 0; i < t->n && holder->fence; i++) {
+        const struct hf_wire_holder *other = &fanout->node[i].holder;
+
+        count += t->node[i].word == TALLY_A_KEY && !strcmp(t->node[i].id, t->node[leader].id) &&
+                 other->fence == holder->fence && other->pid == holder->pid &&
+                 other->uid == holder->uid && !strcmp(other->host, holder->host);
+    }
+    return count;
+}
+
 bool fanout_holder(const struct fanout *fanout, struct hf_wire_holder *ret_holder)
 {
     const struct tally *t = &fanout->tally;
@@ -165,10 +181,11 @@ bool fanout_holder(const struct fanout *fanout, struct hf_wire_holder *ret_holde
 
     if (leader < 0)
         return false;
-    /* A node whose record another's attempt wrote over tells less. */
+    /* One node may lie: the holder is whom most of them name. */
     for (int i = 0; i < t->n; i++)
         if (t->node[i].word == TALLY_A_KEY && !strcmp(t->node[i].id, t->node[leader].id) &&
-            !fanout->node[best].holder.fence && fanout->node[i].holder.fence)
+            namers(fanout, leader, &fanout->node[i].holder) >
+                namers(fanout, leader, &fanout->node[best].holder))
             best = i;
     *ret_holder = fanout->node[best].holder;
     ret_holder->pttl_ms = tally_lapse_ms(t, leader);
