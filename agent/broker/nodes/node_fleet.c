@@ -8,7 +8,9 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
+#include "agent/broker/nodes/node_author.h"
 #include "agent/broker/nodes/node_events.h"
+#include "agent/broker/nodes/node_fleet_shown.h"
 #include "agent/broker/nodes/node_known.h"
 #include "agent/broker/nodes/sentinels.h"
 #include "agent/config/config_fleet.h"
@@ -18,44 +20,11 @@
 #include "agent/record/events.h"
 #include "agent/record/fleet_memory.h"
 #include "agent/record/stores.h"
-#include "shm/measures.h"
 #include "shm/status.h"
 
 #define WISH_MOST    hf_ms(5000) /* before an operator's change that nobody took is dropped */
 #define PUT_PAUSE    hf_ms(1000) /* before the record is put again on a node that did not take it */
 #define LAST_ANSWERS hf_ms(100)  /* before the agent starts again by another record */
-
-static void show(struct nodes *nodes, hf_time now);
-
-#define WAY_BACK " back" /* behind who put it: to give up the change before it */
-
-/* Who put a record, and when. */
-struct author {
-    char host[64];
-    uint32_t uid;
-    int64_t wall_ms;
-    bool way_back;
-};
-
-/* "HOST UID WALL_MS" or "HOST UID WALL_MS back"; of whatever else it is nothing is known: "", 0, 0. */
-static struct author read_by(const char *by)
-{
-    struct author author = {.host = ""};
-    size_t length = strcspn(by, " ");
-    char *end;
-    unsigned long uid;
-
-    if (length == 0 || length >= sizeof(author.host) || by[length] != ' ')
-        return author;
-    uid = strtoul(by + length + 1, &end, 10);
-    if (*end != ' ' || uid > UINT32_MAX)
-        return author;
-    author.wall_ms = strtoll(end + 1, &end, 10);
-    author.way_back = strcmp(end, WAY_BACK) == 0;
-    author.uid = (uint32_t)uid;
-    memcpy(author.host, by, length);
-    return author;
-}
 
 void node_fleet_begin(struct nodes *nodes)
 {
@@ -69,7 +38,7 @@ void node_fleet_begin(struct nodes *nodes)
     fleet_restore_shown(&nodes->fleet_view, nodes->agent->fleet_shown);
     nodes->fleet_here = nodes->agent->fleet_here;
     memcpy(nodes->fleet_by, nodes->agent->fleet_by, sizeof(nodes->fleet_by));
-    fleet_on_way_back(&nodes->fleet_view, read_by(nodes->fleet_by).way_back);
+    fleet_on_way_back(&nodes->fleet_view, node_author_read(nodes->fleet_by).way_back);
     for (int i = 0; i < nodes->n; i++) {
         char named[HF_NODE_TEXT_MAX + 1];
 
@@ -79,7 +48,7 @@ void node_fleet_begin(struct nodes *nodes)
         nodes->node[i].put_again = HF_TIME_PAST;
     }
     nodes->fleet_asked = HF_TIME_PAST;
-    show(nodes, nodes->started);
+    node_fleet_show(nodes, nodes->started);
 }
 
 void node_fleet_configure(struct nodes *nodes)
@@ -129,8 +98,9 @@ void node_fleet_read(struct nodes *nodes, int i, const struct link_reply *reply)
     snprintf(nodes->node[i].record_by, sizeof(nodes->node[i].record_by), "%s", reply->record_by);
     if (fleet_shows(f, i))
         memcpy(nodes->fleet_by, nodes->node[i].record_by, sizeof(nodes->fleet_by));
-    fleet_on_since(f, i, read_by(reply->record_by).wall_ms, read_by(nodes->fleet_by).wall_ms);
-    fleet_on_way_back(f, read_by(nodes->fleet_by).way_back);
+    fleet_on_since(f, i, node_author_read(reply->record_by).wall_ms,
+                   node_author_read(nodes->fleet_by).wall_ms);
+    fleet_on_way_back(f, node_author_read(nodes->fleet_by).way_back);
 }
 
 void node_fleet_look(struct nodes *nodes, int i)
@@ -180,7 +150,7 @@ static bool put(struct nodes *nodes, const struct fleet_action *action, hf_time 
     else
         snprintf(by, sizeof(by), "%.63s %" PRIu32 " %" PRId64 "%s", nodes->agent->host,
                  nodes->fleet_view.known ? nodes->fleet_uid : (uint32_t)getuid(), clock_wall().ms,
-                 nodes->fleet_back ? WAY_BACK : "");
+                 nodes->fleet_back ? NODE_AUTHOR_BACK : "");
     if (link_fleet(node->link, &fleet, deadline, put_done, nodes) != HF_OK)
         return false;
     node->putting = true;
@@ -314,7 +284,7 @@ static bool keep(struct nodes *nodes, const struct fleet_record *record, hf_time
 static void tell_history(struct nodes *nodes, enum hf_fleet_step step,
                          const struct fleet_record *record)
 {
-    const struct author by = read_by(nodes->fleet_by);
+    const struct node_author by = node_author_read(nodes->fleet_by);
 
     event_fleet(nodes->agent, step, record->version, by.host, by.uid);
 }
@@ -425,122 +395,6 @@ static bool is_usable(const struct node *node)
            !node->fleet_text[0];
 }
 
-/* Of a record of this fleet, or of what may be. */
-static enum fleet_word word_of_another(const struct fleet *f, const struct fleet_record *record)
-{
-    if (record->state == FLEET_FOUNDING)
-        return FLEET_WORD_FOUNDING;
-    if (record->state == FLEET_CHANGING)
-        return FLEET_WORD_CHANGING;
-    if (!f->known)
-        return FLEET_WORD_OURS;
-    return fleet_record_rank(record, &f->record) < 0 ? FLEET_WORD_EARLIER : FLEET_WORD_LATER;
-}
-
-static enum fleet_word word_of(const struct fleet *f, int i)
-{
-    const struct fleet_node *node = &f->node[i];
-    char text[256];
-
-    if (!node->peer[0])
-        return FLEET_WORD_UNKNOWN;
-    switch (node->said) {
-    case FLEET_SAID_NOTHING:
-        break;
-    case FLEET_SAID_NONE:
-        return FLEET_WORD_NONE;
-    case FLEET_SAID_UNREADABLE:
-    case FLEET_SAID_LATER:
-        return FLEET_WORD_UNREADABLE;
-    case FLEET_SAID_RECORD:
-        if (f->known && strcmp(node->digest, f->digest) == 0)
-            return FLEET_WORD_OURS;
-        if (fleet_is_foreign(f, i, text, sizeof(text)))
-            return FLEET_WORD_FOREIGN;
-        return word_of_another(f, &node->record);
-    }
-    return FLEET_WORD_UNKNOWN;
-}
-
-static const char *configured_text(const struct nodes *nodes, int i)
-{
-    const struct node_address *a = &nodes->config->nodes[i];
-
-    if (nodes->config->by_record)
-        return nodes->config->named[i];
-    return a->as[0] ? a->as : a->text;
-}
-
-uint32_t node_fleet_flags(const struct nodes *nodes, int i)
-{
-    const struct fleet *f = &nodes->fleet_view;
-    const struct fleet_node *node = &f->node[i];
-    uint32_t flags = 0;
-
-    if (node->peer[0] && node->said == FLEET_SAID_NONE)
-        flags |= HF_NODE_F_NO_RECORD;
-    if (node->peer[0] && !fleet_is_seated(f, i))
-        flags |= HF_NODE_F_NOT_SEATED;
-    if (f->known && fleet_shown_elsewhere(&nodes->fleet_shown.node[i]))
-        flags |= HF_NODE_F_ELSEWHERE;
-    return flags;
-}
-
-static void measure(struct nodes *nodes, const struct fleet_shown *s)
-{
-    struct hf_table *table = &nodes->agent->table;
-    bool complete = s->known && s->record.state == FLEET_COMPLETE;
-    unsigned foreign = 0;
-
-    for (int i = 0; i < s->count; i++)
-        foreign += s->node[i].word == FLEET_WORD_FOREIGN;
-    hf_gauge_set(table, HF_GAUGE_FLEET_VERSION, s->known ? s->record.version : 0);
-    hf_gauge_set(table, HF_GAUGE_FLEET_COMPLETE, complete);
-    hf_gauge_set(table, HF_GAUGE_FLEET_SETTLED, complete && s->settles.ns == HF_TIME_PAST.ns);
-    hf_gauge_set(table, HF_GAUGE_FLEET_DIFFERS, *s->differs != '\0');
-    hf_gauge_set(table, HF_GAUGE_FLEET_FOREIGN, foreign);
-}
-
-static void show(struct nodes *nodes, hf_time now)
-{
-    const struct fleet *f = &nodes->fleet_view;
-    const struct author by = read_by(nodes->fleet_by);
-    struct fleet_shown *s = &nodes->fleet_shown;
-
-    memset(s, 0, sizeof(*s));
-    s->known = f->known;
-    s->record = f->record;
-    s->settles = f->settles;
-    s->told_version = f->told.count ? f->told.version : 0;
-    s->file_ttl_max_ms = nodes->config->file_ttl_max_ms;
-    memcpy(s->digest, f->digest, sizeof(s->digest));
-    memcpy(s->by_host, by.host, sizeof(s->by_host));
-    s->by_uid = by.uid;
-    s->since_wall_ms = by.wall_ms;
-    s->count = nodes->n;
-    for (int i = 0; i < nodes->n; i++) {
-        struct fleet_shown_node *n = &s->node[i];
-
-        snprintf(n->id, sizeof(n->id), "%s", nodes->config->nodes[i].id);
-        if (f->known)
-            memcpy(n->seat, fleet_place(f, i)->address, sizeof(n->seat));
-        snprintf(n->configured, sizeof(n->configured), "%s", configured_text(nodes, i));
-        if (nodes->config->nodes[i].as[0])
-            snprintf(n->link, sizeof(n->link), "%s", nodes->config->nodes[i].text);
-        memcpy(n->peer, f->node[i].peer, sizeof(n->peer));
-        n->word = word_of(f, i);
-        n->counts = fleet_counts(f, i);
-        n->mute = !nodes->node[i].up || !trust_may_vote(&nodes->node[i].trust, now) || !n->counts;
-        n->votes = nodes->node[i].up ? trust_until(&nodes->node[i].trust, now) : HF_TIME_NEVER;
-        if (n->votes.ns == HF_TIME_PAST.ns)
-            n->votes = HF_TIME_NEVER; /* something else than its quarantine is in its way */
-    }
-    fleet_waits(f, now, s->waits, sizeof(s->waits));
-    (void)fleet_differs(f, s->differs, sizeof(s->differs));
-    fleet_board_show(&nodes->agent->fleet_board, s);
-    measure(nodes, s);
-}
-
 /* (!) A private address that only the record names is another host's server here: no record is put there. */
 static bool may_be_another(const struct nodes *nodes, int i)
 {
@@ -587,7 +441,7 @@ void node_fleet_review(struct nodes *nodes, hf_time now)
         aim(nodes, i, now);
     look_for_founders(nodes, now);
     ask_members(nodes);
-    show(nodes, now);
+    node_fleet_show(nodes, now);
 }
 
 /* --- an operator's change ----------------------------------------------------------------------- */

@@ -21,8 +21,6 @@ void node_fleet_read(struct nodes *nodes, int node,
 void node_fleet_look(struct nodes *nodes, int node) IN_BROKER_THREAD;
 /* Takes what steps there are. After every change, and at least every second. */
 void node_fleet_review(struct nodes *nodes, hf_time now) IN_BROKER_THREAD;
-/* HF_NODE_F_ bits. */
-uint32_t node_fleet_flags(const struct nodes *nodes, int node);
 /* For fleet_text of the node: why its record is not for this host; or "". */
 bool node_fleet_objects(const struct nodes *nodes, int node, char *ret_text, size_t size);
 /* An operator's change: it is put by the next reviews. As fleet_change_begin(). */

@@ -12,6 +12,7 @@
 #include "agent/base/thread_role.h"
 #include "agent/broker/nodes/node_events.h"
 #include "agent/broker/nodes/node_fleet.h"
+#include "agent/broker/nodes/node_fleet_shown.h"
 #include "agent/broker/nodes/node_known.h"
 #include "agent/broker/nodes/sentinels.h"
 #include "agent/core/ballot.h"
