@@ -235,7 +235,6 @@ static int run(struct start *s)
         log_error("%s", why);
         s->refused = !s->began.again && (rc == HF_ETABLE || rc == HF_EPERM || rc == HF_EBUSY);
     } else {
-        config_bound_leases(s->now, agent.table.capacity);
         rc = serve(&agent, dir, s);
         s->left = stores_close(&agent);
     }

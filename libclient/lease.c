@@ -31,7 +31,7 @@ int hfc_lease_make(hf_client *client, uint32_t slot, uint32_t generation, uint64
     struct hfc_lease *lease;
     int64_t until_ns;
 
-    if (slot >= hf_table_capacity(&map->table) || generation == 0 || generation > HF_GEN_MAX)
+    if (slot >= hf_table_slots(&map->table) || generation == 0 || generation > HF_GEN_MAX)
         return HF_EPROTO;
     at = &map->table.slots[slot];
     if (!hf_check_holds(atomic_load(&at->check), generation, (hf_time){hfc_now()}))

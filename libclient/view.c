@@ -138,7 +138,7 @@ int hf_view_walk(hf_view *view, int (*fn)(const struct hf_info *info, void *arg)
     if (status < 0)
         return status;
     used = atomic_load(&view->table.header->slots_used);
-    if (used > hf_table_capacity(&view->table)) /* read now, as it may have grown */
+    if (used > hf_table_slots(&view->table)) /* read behind `used` */
         return hfc_fail(HF_ETABLE, "the table counts more slots than it has");
     for (uint32_t i = 0; i < used; i++) {
         struct hf_slot_view slot;

@@ -2,8 +2,8 @@
  *
  * Who writes: the broker thread. Who reads: anybody who mapped the table. Ordering: slot and text are filled first,
  * then the entry is stored with release. A delete leaves a tombstone; when a quarter of the area is tombstones the
- * index is rebuilt in the second area and the two are flipped under `index_seq`. It grows in the same way after a start
- * has made the table larger: a reader takes area and size from the header each time. A miss counts only if `index_seq`
+ * index is rebuilt in the second area and the two are flipped under `index_seq`. It grows in the same way as more slots get
+ * memory: a reader takes area and size from the header each time. A miss counts only if `index_seq`
  * was even and unchanged. SipHash-2-4 with the key in the header: remote users cannot make names collide; local users
  * can read the key, hence the bounded probes (if all probes are taken the writer gets HF_EFULL, and a lookup that needs
  * more probes is a miss).
@@ -26,7 +26,7 @@ uint32_t hf_name_hash(const uint8_t key[16], const void *name, size_t name_len);
  * places within the probes are taken. */
 int hf_index_add(struct hf_table *table, const void *name, size_t name_len, uint32_t slot);
 void hf_index_remove(struct hf_table *table, const void *name, size_t name_len, uint32_t slot);
-/* Rebuilds from the slots that are not FREE, with places for the present capacity; used at a warm restart,
+/* Rebuilds from the slots that are not FREE, with places for all that have memory; used at a warm restart,
  * while no other thread writes a slot. Slots with an impossible text are left out. */
 void hf_index_rebuild(struct hf_table *table);
 

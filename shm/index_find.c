@@ -11,8 +11,8 @@ struct area {
     uint32_t size;
 };
 
-/* (!) An area without memory is a hole, whose access raises SIGBUS when /dev/shm is full. No agent
- * points to one, but damage may. */
+/* (!) Entries without memory are a hole, whose access raises SIGBUS when /dev/shm is full. No agent
+ * points there, but damage may. */
 static bool area_to_read(const struct hf_table *table, struct area *ret_area)
 {
     const struct hf_table_header *header = table->header;
@@ -22,8 +22,6 @@ static bool area_to_read(const struct hf_table *table, struct area *ret_area)
 
     if (size > there || size > table->index_room)
         return false;
-    if (area && atomic_load_explicit(&header->index_areas, memory_order_relaxed) < 2)
-        area = 0;
     *ret_area = (struct area){table->index + (size_t)area * table->index_room, size};
     return true;
 }

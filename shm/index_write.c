@@ -3,7 +3,6 @@
 
 #include "shm/index_probe.h"
 #include "shm/status.h"
-#include "shm/table_map.h"
 
 #define GET(word)        atomic_load_explicit(&(word), memory_order_relaxed)
 #define SET(word, value) atomic_store_explicit(&(word), (value), memory_order_release)
@@ -67,23 +66,12 @@ static void empty(hf_index_entry *area, uint32_t size)
         SET(area[i], 0);
 }
 
-/* The entries of an area for the present capacity. (!) Each area that has memory has enough for
- * this size: hf_table_create() took it before it raised the capacity. */
-static uint32_t size_wanted(const struct hf_table *table)
-{
-    uint32_t size = hf_index_size_for(table->capacity);
-
-    return size > table->index_size ? size : table->index_size;
-}
-
-/* The area that readers do not use now, emptied; NULL when there is no memory for it. A reader that
- * still uses it began before the last flip: it sees `index_seq` changed and does not trust its miss. */
+/* The area that readers do not use now, emptied. A reader that still uses it began before the last flip: it sees
+ * `index_seq` changed and does not trust its miss. */
 static hf_index_entry *begin_rebuild(struct hf_table *table, uint32_t size)
 {
     hf_index_entry *area = area_of(table, !number_in_use(table));
 
-    if (hf_table_grow_index(table, size_wanted(table)) != 0)
-        return NULL;
     empty(area, size);
     return area;
 }
@@ -106,30 +94,35 @@ static void flip(struct hf_table *table, uint32_t size)
     table->index_tombs = 0;
 }
 
-/* Rebuilds the index without its tombstones. An entry carries its whole hash, so no slot has to be
- * read. If an entry finds no place, or there is no memory, the area in use stays until as many more
- * tombstones have come: they only make lookups slower. */
-static void compact(struct hf_table *table)
+/* Rebuilds the index in that size, without its tombstones. An entry carries its whole hash, so no slot has to be
+ * read. If an entry finds no place, the area in use stays until as many more tombstones have come: they only make
+ * lookups slower. */
+static void compact(struct hf_table *table, uint32_t size)
 {
     const hf_index_entry *from = area_in_use(table);
-    hf_index_entry *to = begin_rebuild(table, table->index_size);
+    hf_index_entry *to = begin_rebuild(table, size);
 
-    if (!to) {
-        table->index_tombs = 0;
-        return;
-    }
+    table->index_tried = size;
     for (uint32_t i = 0; i < table->index_size; i++) {
         uint64_t entry = GET(from[i]);
         bool was_tomb;
 
         if (entry != 0 && hf_index_slot_of(entry) != HF_INDEX_TOMB &&
-            !put(to, table->index_size, hf_index_hash_of(entry), hf_index_slot_of(entry) - 1,
-                 &was_tomb)) {
+            !put(to, size, hf_index_hash_of(entry), hf_index_slot_of(entry) - 1, &was_tomb)) {
             table->index_tombs = 0;
             return;
         }
     }
-    flip(table, table->index_size);
+    flip(table, size);
+}
+
+/* The slots that have memory now may need a larger index: hf_table_take_slots() took the memory for it. */
+static void keep_pace(struct hf_table *table)
+{
+    uint32_t size = hf_index_size_for(table->slots_there);
+
+    if (size > table->index_size && size > table->index_tried)
+        compact(table, size);
 }
 
 static void raise_slots_used(struct hf_table *table, uint32_t slot)
@@ -143,8 +136,9 @@ int hf_index_add(struct hf_table *table, const void *name, size_t name_len, uint
     uint32_t hash;
     bool was_tomb;
 
-    if (name_len < 1 || name_len > HF_NAME_MAX || slot >= table->capacity)
+    if (name_len < 1 || name_len > HF_NAME_MAX || slot >= table->slots_there)
         return HF_EINVAL;
+    keep_pace(table);
     hash = hf_name_hash(table->header->index_key, name, name_len);
     if (!put(area_in_use(table), table->index_size, hash, slot, &was_tomb))
         return HF_EFULL; /* tombstones are reused: a rebuild would find no more room */
@@ -172,36 +166,18 @@ void hf_index_remove(struct hf_table *table, const void *name, size_t name_len, 
             continue;
         SET(*place, HF_INDEX_TOMB);
         if (++table->index_tombs >= table->index_size / 4)
-            compact(table);
+            compact(table, table->index_size);
         return;
     }
 }
 
-/* Rebuilds in place when there is no memory for another area: no reader trusts a miss meanwhile. */
-static hf_index_entry *begin_in_place(struct hf_table *table, uint32_t size)
-{
-    hf_index_entry *area = area_in_use(table);
-
-    SET(table->header->index_seq, GET(table->header->index_seq) | 1);
-    empty(area, size);
-    lead_to(table, number_in_use(table), size);
-    return area;
-}
-
-static void end_in_place(struct hf_table *table)
-{
-    SET(table->header->index_seq, GET(table->header->index_seq) + 1);
-    table->index_tombs = 0;
-}
-
 void hf_index_rebuild(struct hf_table *table)
 {
-    uint32_t size = size_wanted(table);
-    hf_index_entry *other = begin_rebuild(table, size);
-    hf_index_entry *area = other ? other : begin_in_place(table, size);
+    uint32_t size = hf_index_size_for(table->slots_there);
+    hf_index_entry *area = begin_rebuild(table, size);
 
     SET(table->header->slots_used, 0);
-    for (uint32_t slot = 0; slot < table->capacity; slot++) {
+    for (uint32_t slot = 0; slot < table->slots_there; slot++) {
         struct hf_slot_view view;
         bool was_tomb;
 
@@ -211,8 +187,5 @@ void hf_index_rebuild(struct hf_table *table)
                   slot, &was_tomb);
         raise_slots_used(table, slot);
     }
-    if (other)
-        flip(table, size);
-    else
-        end_in_place(table);
+    flip(table, size);
 }

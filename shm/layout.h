@@ -36,9 +36,9 @@
 #endif
 
 #define HF_TABLE_MAGIC    UINT64_C(0x3145464c42415448) /* "HTABLFE1", little endian */
-#define HF_TABLE_MAJOR    (1 + HF_TEST_MAJOR)
-#define HF_TABLE_MINOR    (6 + HF_TEST_MINOR)
-#define HF_TABLE_HEADER   4096 /* bytes before the first section */
+#define HF_TABLE_MAJOR    (2 + HF_TEST_MAJOR)
+#define HF_TABLE_MINOR    (7 + HF_TEST_MINOR) /* goes on from 1.6: 2.x has all of 1.x */
+#define HF_TABLE_HEADER   4096                /* bytes before the first section */
 #define HF_NODES_MAX      9
 #define HF_NAME_MAX       255 /* bytes of a name, at least 1 */
 #define HF_NOTE_MAX       127 /* bytes of a holder's note */
@@ -146,11 +146,12 @@ struct hf_section {
 };
 _Static_assert(sizeof(struct hf_section) == 32, "layout");
 
-/* (!) Slots, index and text have room to grow in place: elem_count is that room, and the header's `capacity`,
- * `index_size` and `text_there` say how much of it has memory. The rest is a hole, which costs nothing and is
- * never touched. Readers load these numbers each time, and bound them by the room. */
-#define HF_SLOTS_MAX (UINT32_C(1) << 24)
-#define HF_SLOT_ROOM 65536 /* of a table made for less than a quarter of it */
+/* (!) Slots, index and text are laid out for the largest capacity, and take no memory before they are needed: elem_count is
+ * that room, and the header's `slots_there`, `index_size` and `text_there` say how much of it has memory. The rest is a
+ * hole, which is never touched. Readers load these numbers each time, and bound them by the room. */
+#define HF_SLOTS_MAX   (UINT32_C(1) << 20) /* (docs/SHM.md: why not more) */
+#define HF_SLOTS_FIRST 8192 /* have memory from the start, if the capacity is as large */
+#define HF_SLOTS_STEP  1024 /* get memory at a time */
 
 /* One entry of the name index: hash of the name (32) << 32 | slot + 1 (32). 0 is an empty place; a
  * slot part of HF_INDEX_TOMB is a deleted one. shm/index.h */
@@ -179,7 +180,7 @@ struct hf_table_header {
     uint64_t epoch;        /* random, per cold start */
     uint64_t timens_inode; /* the agent's time namespace */
     /* line 1: written once per start, before `state` */
-    _Atomic uint32_t capacity;      /* slots that have memory and may be used; it only grows */
+    _Atomic uint32_t capacity;      /* the most leases, as configured */
     _Atomic uint32_t nodes, quorum; /* these four: hf_table_terms() */
     _Atomic uint32_t ttl_ms;        /* default TTL; a reload may change it */
     _Atomic uint32_t ttl_max_ms;    /* the fleet's largest */
@@ -210,7 +211,7 @@ struct hf_table_header {
     _Atomic uint32_t slots_used; /* only slots below this number were ever used */
     _Atomic uint64_t events_written[HF_EVENT_RINGS]; /* since 1.1: one writer thread each */
     _Atomic uint64_t text_there;  /* units of text that have memory; it only grows */
-    _Atomic uint32_t index_areas; /* 1 or 2: those that have memory */
+    _Atomic uint32_t slots_there; /* slots that have memory; it only grows */
     uint8_t reserved4[4];
     /* lines 5..6 */
     char agent_name[HF_AGENT_NAME_MAX + 1];

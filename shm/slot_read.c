@@ -72,7 +72,7 @@ int hf_slot_peek(const struct hf_table *table, uint32_t slot, struct hf_slot_vie
     const struct hf_slot *from;
     struct copy copy;
 
-    if (slot >= hf_table_capacity(table))
+    if (slot >= hf_table_slots(table))
         return HF_EINVAL;
     from = &table->slots[slot];
     if (!copy_slot(table, from, &copy))
@@ -90,7 +90,7 @@ static int read_slot(const struct hf_table *table, uint32_t slot, struct copy *c
 {
     const struct hf_slot *from;
 
-    if (slot >= hf_table_capacity(table))
+    if (slot >= hf_table_slots(table))
         return HF_EINVAL;
     from = &table->slots[slot];
     for (unsigned try = 0; try < HF_SLOT_TRIES; try++) {

@@ -30,10 +30,12 @@ struct hf_table {
     uint32_t slot_room, index_room;
     uint64_t text_room;
     /* The maker's private counts of memory and use. (!) 0 in a reader's: it loads the header each time,
-     * since a restarted agent may make the table grow under it. */
-    uint32_t capacity;    /* slots; readers use hf_table_capacity() */
-    uint32_t index_size;  /* entries per area; readers use hf_index_find() */
-    uint32_t index_areas; /* 1 or 2 */
+     * since memory comes as it is needed. */
+    uint32_t capacity;    /* places for leases: as configured, and at least what the journal had */
+    uint32_t slots_there; /* slots with memory; readers use hf_table_slots() */
+    uint32_t index_there; /* entries per area with memory */
+    uint32_t index_size;  /* entries of the area in use; readers use hf_index_find() */
+    uint32_t index_tried; /* a rebuild of that size found no place for an entry */
     uint32_t index_tombs; /* tombstones in the area in use */
     uint64_t text_there;  /* units */
     uint64_t text_units;  /* the most units */
@@ -54,8 +56,8 @@ struct hf_table {
     uint32_t renewals_written[HF_NODES_MAX];
 };
 
-/* Bytes of text for each slot: allocated from the start, enough for names of 32 bytes with a
- * command; and the most. */
+/* Bytes of text for each slot: allocated from the start for the first slots, enough for names of 32 bytes with
+ * a command; and the most. */
 #define HF_TEXT_FIRST 48
 #define HF_TEXT_MOST  128
 
@@ -63,13 +65,10 @@ struct hf_table {
 struct hf_table_spec {
     const char *agent_name;
     const char *dir;   /* the agent's directory; NULL: not told */
-    uint32_t capacity; /* slots that are wanted, 1..16,777,216 */
+    uint32_t capacity; /* the most leases, 1..HF_SLOTS_MAX */
     uint32_t
-        slots_live; /* slots below may have leases: a new table has at least as many. 0: none has,
-                          * and a table of another capacity is not kept */
-    uint32_t
-        slots_most; /* a table with more is not kept, since its journal has no place for them; 0: any */
-    uint32_t slot_room;  /* of a new table: the slots that it can grow to; 0: the default */
+        slots_live;     /* slots below may have leases: a table has at least as many. 0: none has */
+    uint32_t slot_room; /* the slots that it is laid out for; 0: HF_SLOTS_MAX */
     uint64_t text_units; /* the most; 0: HF_TEXT_MOST bytes for each slot */
     uint32_t nodes, quorum, ttl_ms, ttl_max_ms, flags;
     mode_t mode; /* 0644 or 0640 */
@@ -91,28 +90,29 @@ int hf_table_name(const char *agent_name, bool system, uid_t uid, char *ret_name
 
 /* Writes a sentence for a person (no newline) into `why` on every failure. */
 
-/* Makes the object `shm_name` anew: O_EXCL|O_NOFOLLOW, posix_fallocate (a full /dev/shm is an error here and
- * not a SIGBUS later) except for room to grow and one area of the index, header filled, state still INIT. An
- * existing object is kept if it is regular, ours, has one link, is not writable by others, was made by this
+/* Makes the object `shm_name` anew: O_EXCL|O_NOFOLLOW, posix_fallocate for all but slots, index and text beyond the first
+ * (a full /dev/shm is an error here and not a SIGBUS later), header filled, state still INIT. An existing object is kept,
+ * whatever capacity it was made for, if it is regular, ours, has one link, is not writable by others, was made by this
  * layout in this boot, by any minor version, and is the one of `spec->id`. Then it is mapped (`ret_warm` true, its
- * slots as they are, for the caller to rewrite from the journal), and grown in place to the capacity of `spec`. If there is no
- * memory for that it grows as far as there is, or not at all, and `why` says so with the remedy; a larger
- * capacity stays. Otherwise it is marked RETIRED and replaced: holders of the old one keep their words until
- * their V, and `why` has the reason although this succeeds ("": there was none). Another user's object is
- * refused, naming its owner (HF_ETABLE). A kept table starts with counters and node rows of 0, incarnation +
- * 1, and state INIT. The caller sets `started_ns` and the beats. HF_ESYS with errno for system errors
- * (ENOSPC: /dev/shm full). ret_table->capacity is the capacity in use. HF_EBUSY: another agent, which lives, has it. */
+ * slots as they are, for the caller to rewrite from the journal). Otherwise it is marked RETIRED and replaced: holders
+ * of the old one keep their words until their V, and `why` has the reason although this succeeds ("": there was none).
+ * Another user's object is refused, naming its owner (HF_ETABLE). A kept table starts with counters and node rows of 0,
+ * incarnation + 1, and state INIT. The caller sets `started_ns` and the beats. HF_ESYS with errno for system errors
+ * (ENOSPC: /dev/shm full). HF_EBUSY: another agent, which lives, has it. */
 int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
                     struct hf_table *ret_table, bool *ret_warm, char *why, size_t why_size);
 
 /* Tells this object from all that ever had its name, and from copies of it. Never 0. */
 uint64_t hf_table_id(const struct hf_table *table);
 
-/* Whether hf_table_create() would keep the object, and in `ret_capacity` with how many slots if there is memory for
- * them; nothing is changed. HF_OK: kept; `why` says why it would have fewer slots than `spec` wants, "": it has them.
- * HF_ENOAGENT: there is none. HF_EVERSION: it would be replaced. HF_ETABLE, HF_ESYS: refused. */
-int hf_table_look(const char *shm_name, const struct hf_table_spec *spec, uint32_t *ret_capacity,
-                  char *why, size_t why_size);
+/* Whether hf_table_create() would keep the object; nothing is changed. HF_OK: kept. HF_ENOAGENT: there is none.
+ * HF_EVERSION: it would be replaced. HF_ETABLE, HF_ESYS: refused. */
+int hf_table_look(const char *shm_name, const struct hf_table_spec *spec, char *why,
+                  size_t why_size);
+
+/* Memory for slots below `slots`, and for their places in the index; one thread. HF_EFULL: /dev/shm has none, and nothing
+ * has changed for anybody. */
+int hf_table_take_slots(struct hf_table *table, uint32_t slots);
 
 /* Called before a journal is made anew, so that no table is left whose generations it does not know: marks
  * an existing object RETIRED and removes its name. 0 also if there is none; HF_ETABLE for another user's; HF_EBUSY: a
@@ -133,12 +133,18 @@ int hf_table_say_living(const char *agent_name, const struct hf_table_living *li
 /* The last store: readers may use it from now. */
 void hf_table_set_state(struct hf_table *table, enum hf_table_state state);
 
-/* Reader: the present number of slots. (!) Load it each time, and after the slot's number: never keep it. */
+/* Reader: the slots that may be looked at now. (!) Load it each time, and after the slot's number: never keep it. */
+static inline uint32_t hf_table_slots(const struct hf_table *table)
+{
+    uint32_t slots = atomic_load_explicit(&table->header->slots_there, memory_order_acquire);
+
+    return slots < table->slot_room ? slots : table->slot_room;
+}
+
+/* Reader: the most leases, as configured. Slots beyond may have leases of an earlier agent. */
 static inline uint32_t hf_table_capacity(const struct hf_table *table)
 {
-    uint32_t capacity = atomic_load_explicit(&table->header->capacity, memory_order_acquire);
-
-    return capacity < table->slot_room ? capacity : table->slot_room;
+    return atomic_load_explicit(&table->header->capacity, memory_order_relaxed);
 }
 
 /* Reader: the present number of nodes. (!) Load it each time: the agent may go on with another list in the same table. */

@@ -82,11 +82,11 @@ static uint64_t kib_taken(int fd)
 }
 
 /* Every page that may be touched gets memory before anything is mapped. */
-static int allocate(const struct job *job, int fd, const struct hf_table_places *places,
-                    uint64_t size)
+static int allocate(const struct job *job, int fd, const struct hf_table_header *header,
+                    const struct hf_table_places *places)
 {
-    uint64_t needed = hf_table_room(places, size), free_kib;
-    int error = hf_table_take_room(fd, places, size);
+    uint64_t needed = hf_table_room(header, places), free_kib;
+    int error = hf_table_take_room(fd, header, places);
 
     if (error == 0)
         return 0;
@@ -96,7 +96,7 @@ static int allocate(const struct job *job, int fd, const struct hf_table_places 
             job->why, job->why_size,
             "/dev/shm is full: the table /dev/shm%s for %u leases needs %llu KiB and %llu KiB "
             "are free; make room, enlarge /dev/shm, or lower the capacity",
-            job->name, (unsigned)places->capacity, (unsigned long long)needed / 1024,
+            job->name, (unsigned)places->slots_there, (unsigned long long)needed / 1024,
             (unsigned long long)free_kib);
     else
         hf_table_say(job->why, job->why_size, "cannot allocate %llu KiB for /dev/shm%s: %s",
@@ -111,6 +111,7 @@ static void fill_start(struct hf_table_header *header, const struct hf_table_spe
 {
     header->minor = HF_TABLE_MINOR;
     header->min_minor = 0;
+    atomic_store_explicit(&header->capacity, spec->capacity, memory_order_release);
     atomic_store_explicit(&header->nodes, spec->nodes, memory_order_release);
     atomic_store_explicit(&header->quorum, spec->quorum, memory_order_release);
     atomic_store_explicit(&header->ttl_ms, spec->ttl_ms, memory_order_release);
@@ -149,10 +150,17 @@ static int map_own(const struct job *job, int fd, const struct stat *st,
                    const struct hf_table_places *places, struct hf_table *ret_table)
 {
     int status = hf_table_map(fd, job->name, st, true, places, ret_table, job->why, job->why_size);
+    uint64_t units;
 
-    if (status == 0)
-        ret_table->fd = fd;
-    return status;
+    if (status != 0)
+        return status;
+    ret_table->fd = fd;
+    ret_table->capacity = hf_table_capacity_of(job->spec);
+    units = hf_table_text_units_of(job->spec, ret_table->capacity);
+    if (units < places->text_there)
+        units = places->text_there;
+    ret_table->text_units = units < places->text_room ? units : places->text_room;
+    return 0;
 }
 
 /* Writes by descriptor and then maps: readers take a header without magic for a table being made. */
@@ -172,10 +180,9 @@ static int fill_object(const struct job *job, int fd, struct hf_table *ret_table
     header.magic = 0;
     if (status != 0)
         return status;
-    hf_table_bound_text(job->spec, &places);
     if (ftruncate(fd, (off_t)header.total_size) != 0)
         return fail_sys(job, "set the size of");
-    if ((status = allocate(job, fd, &places, header.total_size)) != 0)
+    if ((status = allocate(job, fd, &header, &places)) != 0)
         return status;
     if (job->spec->group != (gid_t)-1 && fchown(fd, (uid_t)-1, job->spec->group) != 0)
         return fail_sys(job, "set the group of");
@@ -252,16 +259,14 @@ static bool suits(const struct job *job, const struct hf_table_header *header, i
     else if (header->timens_inode != spec->timens_inode ||
              header->timens_offset_ns != spec->timens_offset_ns)
         not = "is of another time namespace";
-    else if (spec->slots_live == 0 && places->capacity != spec->capacity)
-        not = "has another capacity";
-    else if (places->capacity < spec->slots_live)
+    else if (places->slots_there < spec->slots_live)
         not = "has fewer slots than its journal has leases";
-    else if (spec->slots_most && places->capacity > spec->slots_most)
-        not = "has more slots than its journal";
-    else if (places->index_room < hf_index_size_for(places->capacity) ||
+    else if (places->slot_room < hf_table_capacity_of(spec) ||
+             places->index_room < hf_index_size_for(places->slot_room) ||
+             places->index_there < hf_index_size_for(places->slots_there) ||
              hf_index_size_in(atomic_load_explicit(&header->index_area, memory_order_relaxed)) >
-                 places->index_size ||
-             places->text_room < hf_table_text_units_of(spec, places->capacity) ||
+                 places->index_there ||
+             places->text_room < hf_table_text_units_of(spec, hf_table_capacity_of(spec)) ||
              places->node_rows != HF_NODES_MAX || overlap(header))
         not = "is damaged";
     else if (spec->id && spec->id != id_of(header, inode))
@@ -284,18 +289,12 @@ static void retire(int fd, const struct hf_table_header *header)
         return; /* all that matters is that the name goes */
 }
 
-static void start_again(struct hf_table *table, const struct hf_table_places *places,
-                        const struct hf_table_spec *spec)
+static void start_again(struct hf_table *table, const struct hf_table_spec *spec)
 {
     static const struct hf_node_row empty_row;
     struct hf_table_header *header = table->header;
 
     hf_table_set_state(table, HF_TABLE_INIT);
-    /* (!) Memory first: the numbers in the header are raised after it. */
-    atomic_store_explicit(&header->index_size, places->index_size, memory_order_release);
-    atomic_store_explicit(&header->capacity, table->capacity, memory_order_release);
-    atomic_store_explicit(&header->text_there, table->text_there, memory_order_release);
-    atomic_store_explicit(&header->index_areas, table->index_areas, memory_order_release);
     fill_start(header, spec);
     atomic_fetch_add(&header->incarnation, 1);
     for (uint32_t i = 0; i < table->counter_count; i++)
@@ -304,47 +303,6 @@ static void start_again(struct hf_table *table, const struct hf_table_places *pl
     hf_waiters_begin(table);
     for (uint32_t i = 0; i < table->node_count; i++)
         hf_node_publish(table, i, &empty_row);
-}
-
-static void say_too_little_room(const struct job *job, const struct hf_table_places *want)
-{
-    hf_table_say(job->why, job->why_size,
-                 "restart the agent when no lease is held, to have a capacity of %u: the table "
-                 "/dev/shm%s, which holders map, has room for %u leases, which is the capacity "
-                 "until then",
-                 (unsigned)job->spec->capacity, job->name, (unsigned)want->capacity);
-}
-
-/* (!) Memory for more slots, and for their index and text, in the same object: processes that map it
- * notice nothing. Without it the table stays as it was, and `why` says so. */
-static void grow(const struct job *job, int fd, uint64_t size, struct hf_table_places *places)
-{
-    const struct hf_table_spec *spec = job->spec;
-    struct hf_table_places want;
-    int error;
-
-    if (spec->capacity <= places->capacity)
-        return;
-    want = hf_table_grown(spec, places);
-    error = hf_table_take_room(fd, &want, size);
-    if (error) {
-        uint64_t needed = hf_table_room(&want, size) / 1024, taken;
-
-        hf_table_give_room(fd, places, &want);
-        taken = kib_taken(fd);
-        hf_table_say(
-            job->why, job->why_size,
-            "make room in /dev/shm, or enlarge it, and restart the agent: the capacity stays "
-            "at %u, because the table /dev/shm%s needs %llu KiB more for %u leases and "
-            "%llu KiB are free (%s)",
-            (unsigned)places->capacity, job->name,
-            (unsigned long long)(needed > taken ? needed - taken : 0), (unsigned)want.capacity,
-            (unsigned long long)kib_free(fd), strerror(error));
-        return;
-    }
-    if (want.capacity < spec->capacity)
-        say_too_little_room(job, &want);
-    *places = want;
 }
 
 /* HF_EVERSION: unusable, but we may replace it. */
@@ -363,21 +321,16 @@ static int take_over(const struct job *job, int fd, const struct stat *st,
         retire(fd, &header);
         return HF_EVERSION;
     }
-    if (atomic_load_explicit(&header.index_area, memory_order_relaxed) & 1)
-        places.index_areas = 2;
-    hf_table_fit(&places);
     /* The object may have had holes. */
-    if ((status = allocate(job, fd, &places, (uint64_t)st->st_size)) != 0)
+    if ((status = allocate(job, fd, &header, &places)) != 0)
         return status;
-    grow(job, fd, (uint64_t)st->st_size, &places);
-    hf_table_bound_text(job->spec, &places);
     if (job->spec->group != (gid_t)-1 && fchown(fd, (uid_t)-1, job->spec->group) != 0)
         return fail_sys(job, "set the group of");
     if (fchmod(fd, job->spec->mode) != 0)
         return fail_sys(job, "set the mode of");
     status = map_own(job, fd, st, &places, ret_table);
     if (status == 0)
-        start_again(ret_table, &places, job->spec);
+        start_again(ret_table, job->spec);
     return status;
 }
 
@@ -465,8 +418,8 @@ int hf_table_drop(const char *shm_name, const char *agent_name, char *why, size_
     return remove_name(&job);
 }
 
-int hf_table_look(const char *shm_name, const struct hf_table_spec *spec, uint32_t *ret_capacity,
-                  char *why, size_t why_size)
+int hf_table_look(const char *shm_name, const struct hf_table_spec *spec, char *why,
+                  size_t why_size)
 {
     const struct job job = {shm_name, spec, why, why_size};
     struct hf_table_header header;
@@ -487,15 +440,7 @@ int hf_table_look(const char *shm_name, const struct hf_table_spec *spec, uint32
         !suits(&job, &header, st.st_ino, &places))
         status = HF_EVERSION;
     close(fd);
-    if (status != 0)
-        return status;
-    if (spec->capacity > places.capacity) {
-        places = hf_table_grown(spec, &places);
-        if (places.capacity < spec->capacity)
-            say_too_little_room(&job, &places);
-    }
-    *ret_capacity = places.capacity;
-    return 0;
+    return status;
 }
 
 int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,

@@ -152,32 +152,30 @@ static bool place_later(const struct hf_table_header *h, uint64_t size, struct h
 static bool place_sections(const struct hf_table_header *h, uint64_t size,
                            struct hf_table_places *ret_places)
 {
-    struct hf_table_places p = {.capacity =
-                                    atomic_load_explicit(&h->capacity, memory_order_relaxed)};
-    uint64_t slots, units, entries, rows, counters;
-    uint32_t index_size = atomic_load_explicit(&h->index_size, memory_order_relaxed);
+    struct hf_table_places p = {
+        .slots_there = atomic_load_explicit(&h->slots_there, memory_order_relaxed),
+        .text_there = atomic_load_explicit(&h->text_there, memory_order_relaxed),
+        .index_there = atomic_load_explicit(&h->index_size, memory_order_relaxed),
+    };
+    uint64_t slots, entries, rows, counters;
 
-    if (p.capacity == 0 || h->nodes > HF_NODES_MAX || index_size == 0 ||
-        (index_size & (index_size - 1)) != 0)
+    if (p.slots_there == 0 || h->nodes > HF_NODES_MAX || p.index_there == 0 ||
+        (p.index_there & (p.index_there - 1)) != 0)
         return false;
-    if (!place_section(h, size, HF_SECTION_SLOTS, sizeof(struct hf_slot), p.capacity, &p.slots,
+    if (!place_section(h, size, HF_SECTION_SLOTS, sizeof(struct hf_slot), p.slots_there, &p.slots,
                        &slots) ||
-        !place_section(h, size, HF_SECTION_TEXT, HF_TEXT_UNIT, 1, &p.text, &units) ||
-        !place_section(h, size, HF_SECTION_INDEX, sizeof(hf_index_entry), 2 * (uint64_t)index_size,
-                       &p.index, &entries) ||
+        !place_section(h, size, HF_SECTION_TEXT, HF_TEXT_UNIT, 1, &p.text, &p.text_room) ||
+        !place_section(h, size, HF_SECTION_INDEX, sizeof(hf_index_entry),
+                       2 * (uint64_t)p.index_there, &p.index, &entries) ||
         !place_section(h, size, HF_SECTION_NODES, sizeof(struct hf_node_row), h->nodes, &p.nodes,
                        &rows) ||
         !place_section(h, size, HF_SECTION_COUNTERS, sizeof(uint64_t), 0, &p.counters, &counters) ||
-        p.capacity > HF_SLOTS_MAX || !place_later(h, size, &p))
+        p.slots_there > HF_SLOTS_MAX || !place_later(h, size, &p))
         return false;
     p.slot_room = slots < HF_SLOTS_MAX ? (uint32_t)slots : HF_SLOTS_MAX;
-    p.text_room = units;
-    p.text_there = atomic_load_explicit(&h->text_there, memory_order_relaxed);
-    if (p.text_there > units)
-        p.text_there = units;
-    p.index_size = index_size;
+    if (p.text_there > p.text_room)
+        p.text_there = p.text_room;
     p.index_room = entries / 2 < UINT32_MAX ? (uint32_t)(entries / 2) : UINT32_MAX;
-    p.index_areas = atomic_load_explicit(&h->index_areas, memory_order_relaxed) < 2 ? 1 : 2;
     p.node_rows = rows < HF_NODES_MAX ? (uint32_t)rows : HF_NODES_MAX;
     p.counter_count = counters < HF_COUNTERS ? (uint32_t)counters : HF_COUNTERS;
     *ret_places = p;

@@ -11,8 +11,8 @@
 /* The sections' offsets in bytes from the start, all checked against the object's size. */
 struct hf_table_places {
     uint64_t slots, text, index, nodes, counters;
-    uint64_t text_room, text_there, text_units; /* text_units: the maker's own bound */
-    uint32_t slot_room, capacity, node_rows, index_room, index_size, index_areas, counter_count;
+    uint64_t text_room, text_there;
+    uint32_t slot_room, slots_there, node_rows, index_room, index_there, counter_count;
     uint64_t events[HF_EVENT_RINGS], renewals;
     uint64_t measures; /* 0: none */
     uint64_t waiters;
@@ -45,22 +45,16 @@ int hf_table_map(int fd, const char *shm_name, const struct stat *st, bool writa
                  const struct hf_table_places *places, struct hf_table *ret_table, char *why,
                  size_t why_size);
 
-/* The bytes of an object of `size` that have memory, at least. */
-uint64_t hf_table_room(const struct hf_table_places *places, uint64_t size);
+/* The bytes of an object that have memory, at least. `header` is a private copy that was judged. */
+uint64_t hf_table_room(const struct hf_table_header *header, const struct hf_table_places *places);
 
-/* Maker: allocates memory for all except slots beyond `capacity`, text beyond `text_there`, areas of the index
- * beyond `index_areas` and entries beyond `index_size`. 0 or an errno. */
-int hf_table_take_room(int fd, const struct hf_table_places *places, uint64_t size);
-
-/* Maker: frees the memory of `want` beyond `have`, which was never used. */
-void hf_table_give_room(int fd, const struct hf_table_places *have,
-                        const struct hf_table_places *want);
+/* Maker: allocates memory for all except slots, text and entries of the index beyond those that the header tells of. 0 or
+ * an errno. */
+int hf_table_take_room(int fd, const struct hf_table_header *header,
+                       const struct hf_table_places *places);
 
 /* Maker: allocates memory for `units` more of text, or up to the most. 0 or an errno; ENOSPC also
  * when all have memory. */
 int hf_table_grow_text(struct hf_table *table, uint64_t units);
-
-/* Maker: allocates memory for `entries` of the index's second area, if it has none. 0 or an errno. */
-int hf_table_grow_index(struct hf_table *table, uint32_t entries);
 
 #endif

@@ -84,23 +84,23 @@ int hf_table_map(int fd, const char *shm_name, const struct stat *st, bool writa
     table.waiters = (struct hf_waiter_row *)(base + places->waiters);
     table.waiter_rows = places->waiter_rows;
     if (writable) {
-        table.capacity = places->capacity;
+        table.slots_there = places->slots_there;
+        table.index_there = places->index_there;
         table.index_size =
             hf_index_size_in(atomic_load_explicit(&table.header->index_area, memory_order_relaxed));
-        table.index_areas = places->index_areas;
         table.text_there = places->text_there;
-        table.text_units = places->text_units;
     }
     *ret_table = table;
     return 0;
 }
 
 /* The first access to a hole allocates memory, or raises SIGBUS if there is none. Slots, text and index entries
- * without memory are never touched. `st` was read after the header that `places` come from. */
+ * without memory are never touched. `st` was read after `header`. */
 static int refuse_holes(const char *shm_name, const struct stat *st,
-                        const struct hf_table_places *places, char *why, size_t why_size)
+                        const struct hf_table_header *header, const struct hf_table_places *places,
+                        char *why, size_t why_size)
 {
-    if ((uint64_t)st->st_blocks * 512 >= hf_table_room(places, (uint64_t)st->st_size))
+    if ((uint64_t)st->st_blocks * 512 >= hf_table_room(header, places))
         return 0;
     hf_table_say(why, why_size,
                  "/dev/shm%s has holes: it was truncated and grown again; restart the agent",
@@ -177,7 +177,7 @@ static int open_checked(int fd, const char *shm_name, const struct stat *st, boo
         hf_table_say(why, why_size, "/dev/shm%s changed its size while it was opened", shm_name);
         return HF_ETABLE;
     }
-    status = refuse_holes(shm_name, &again, &places, why, why_size);
+    status = refuse_holes(shm_name, &again, &header, &places, why, why_size);
     if (status != 0) {
         hf_table_close(&table);
         return status;

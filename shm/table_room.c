@@ -1,97 +1,75 @@
-/* Which parts of the object have memory, and allocating more. */
+/* Which parts of the object have memory, and taking more. */
 #include "shm/table_map.h"
 
 #include <errno.h>
 #include <fcntl.h>
 
-#define HOLES 4
+#include "shm/index.h"
+#include "shm/status.h"
 
-struct hole {
-    uint64_t from, to;
+#define PARTS (HF_SECTIONS_MAX + 2) /* the header; the index has two */
+
+struct part {
+    uint64_t from, size;
 };
 
-/* The hole in the index area at `at`, when `there` of its entries have memory. */
-static struct hole hole_in_area(const struct hf_table_places *p, uint64_t at, uint32_t there)
+/* What has memory. The places of the three sections that do not have all of it are in `p`. */
+static unsigned list_parts(const struct hf_table_header *header, const struct hf_table_places *p,
+                           struct part ret_parts[PARTS])
 {
-    return (struct hole){at + there * sizeof(hf_index_entry),
-                         at + p->index_room * sizeof(hf_index_entry)};
+    unsigned n = 0;
+
+    ret_parts[n++] = (struct part){0, HF_TABLE_HEADER};
+    ret_parts[n++] = (struct part){p->slots, p->slots_there * sizeof(struct hf_slot)};
+    ret_parts[n++] = (struct part){p->text, p->text_there * HF_TEXT_UNIT};
+    for (unsigned area = 0; area < 2; area++)
+        ret_parts[n++] = (struct part){p->index + area * p->index_room * sizeof(hf_index_entry),
+                                       p->index_there * sizeof(hf_index_entry)};
+    for (unsigned i = 0; i < HF_SECTIONS_MAX && n < PARTS; i++) {
+        const struct hf_section *s = &header->sections[i];
+
+        if (s->type != HF_SECTION_SLOTS && s->type != HF_SECTION_TEXT &&
+            s->type != HF_SECTION_INDEX && s->length)
+            ret_parts[n++] = (struct part){s->offset, s->length};
+    }
+    return n;
 }
 
-static uint64_t second_area(const struct hf_table_places *p)
+uint64_t hf_table_room(const struct hf_table_header *header, const struct hf_table_places *places)
 {
-    return p->index + p->index_room * sizeof(hf_index_entry);
-}
+    struct part part[PARTS];
+    unsigned n = list_parts(header, places, part);
+    uint64_t size = 0;
 
-/* The possible holes: slots, both areas of the index, text. */
-static void list_holes(const struct hf_table_places *p, struct hole ret_holes[HOLES])
-{
-    ret_holes[0] = (struct hole){p->slots + p->capacity * sizeof(struct hf_slot),
-                                 p->slots + p->slot_room * sizeof(struct hf_slot)};
-    ret_holes[1] = hole_in_area(p, p->index, p->index_size);
-    ret_holes[2] = hole_in_area(p, second_area(p), p->index_areas < 2 ? 0 : p->index_size);
-    ret_holes[3] = (struct hole){p->text + p->text_there * HF_TEXT_UNIT,
-                                 p->text + p->text_room * HF_TEXT_UNIT};
-}
-
-/* The same holes, sorted. */
-static void find_holes(const struct hf_table_places *p, struct hole ret_holes[HOLES])
-{
-    list_holes(p, ret_holes);
-    for (int i = 1; i < HOLES; i++)
-        for (int k = i; k > 0 && ret_holes[k].from < ret_holes[k - 1].from; k--) {
-            struct hole hole = ret_holes[k];
-
-            ret_holes[k] = ret_holes[k - 1];
-            ret_holes[k - 1] = hole;
-        }
-}
-
-uint64_t hf_table_room(const struct hf_table_places *places, uint64_t size)
-{
-    struct hole hole[HOLES];
-
-    list_holes(places, hole);
-    for (int i = 0; i < HOLES; i++)
-        size -= hole[i].to - hole[i].from;
+    while (n > 0)
+        size += part[--n].size;
     return size;
 }
 
 /* 0 or an errno. */
-static int take(int fd, uint64_t from, uint64_t to)
+static int take(int fd, uint64_t from, uint64_t size)
 {
     int error = 0;
 
-    if (from < to)
+    if (size)
         do
-            error = posix_fallocate(fd, (off_t)from, (off_t)(to - from));
+            error = posix_fallocate(fd, (off_t)from, (off_t)size);
         while (error == EINTR);
     return error;
 }
 
-int hf_table_take_room(int fd, const struct hf_table_places *places, uint64_t size)
+int hf_table_take_room(int fd, const struct hf_table_header *header,
+                       const struct hf_table_places *places)
 {
-    struct hole hole[HOLES];
-    uint64_t from = 0;
+    struct part part[PARTS];
+    unsigned n = list_parts(header, places, part);
     int error = 0;
 
-    find_holes(places, hole);
-    for (int i = 0; i < HOLES && !error; from = hole[i++].to)
-        error = take(fd, from, hole[i].from);
-    return error ? error : take(fd, from, size);
-}
-
-/* Memory that stays when this fails does no harm. */
-void hf_table_give_room(int fd, const struct hf_table_places *have,
-                        const struct hf_table_places *want)
-{
-    struct hole before[HOLES], after[HOLES];
-
-    list_holes(have, before);
-    list_holes(want, after);
-    for (int i = 0; i < HOLES; i++)
-        if (before[i].from < after[i].from)
-            (void)fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)before[i].from,
-                            (off_t)(after[i].from - before[i].from));
+    while (n > 0 && !error) {
+        n--;
+        error = take(fd, part[n].from, part[n].size);
+    }
+    return error;
 }
 
 int hf_table_grow_text(struct hf_table *table, uint64_t units)
@@ -105,7 +83,7 @@ int hf_table_grow_text(struct hf_table *table, uint64_t units)
     if (units == 0)
         return ENOSPC;
     /* (!) Memory first: without it a store, or a reader's load, would raise SIGBUS. */
-    error = take(table->fd, start + there * HF_TEXT_UNIT, start + (there + units) * HF_TEXT_UNIT);
+    error = take(table->fd, start + there * HF_TEXT_UNIT, units * HF_TEXT_UNIT);
     if (error)
         return error;
     table->text_there = there + units;
@@ -113,18 +91,43 @@ int hf_table_grow_text(struct hf_table *table, uint64_t units)
     return 0;
 }
 
-int hf_table_grow_index(struct hf_table *table, uint32_t entries)
+/* Memory for `entries` of both areas. */
+static int take_index(const struct hf_table *table, uint32_t entries)
 {
-    uint64_t start =
-        (uint64_t)((uint8_t *)(table->index + table->index_room) - (uint8_t *)table->header);
-    int error = table->index_areas < 2
-                    ? take(table->fd, start, start + entries * sizeof(hf_index_entry))
-                    : 0;
+    int error = 0;
 
-    /* (!) Memory first, as above. */
+    for (unsigned area = 0; area < 2 && !error; area++) {
+        const hf_index_entry *end = table->index + (size_t)area * table->index_room;
+
+        end += table->index_there;
+        error = take(table->fd, (uint64_t)((const uint8_t *)end - (uint8_t *)table->header),
+                     (entries - table->index_there) * sizeof(*end));
+    }
+    return error;
+}
+
+int hf_table_take_slots(struct hf_table *table, uint32_t slots)
+{
+    const struct hf_slot *end = table->slots + table->slots_there;
+    uint32_t entries = hf_index_size_for(slots);
+    int error;
+
+    if (slots <= table->slots_there)
+        return 0;
+    if (slots > table->slot_room)
+        return HF_EFULL;
+    if (entries < table->index_there)
+        entries = table->index_there;
+    error = take(table->fd, (uint64_t)((const uint8_t *)end - (uint8_t *)table->header),
+                 (slots - table->slots_there) * sizeof(*end));
+    if (!error)
+        error = take_index(table, entries);
+    /* (!) Memory first, as above. What was taken in vain is used by the next try. */
     if (error)
-        return error;
-    table->index_areas = 2;
-    atomic_store_explicit(&table->header->index_areas, 2, memory_order_release);
+        return HF_EFULL;
+    table->index_there = entries;
+    atomic_store_explicit(&table->header->index_size, entries, memory_order_release);
+    table->slots_there = slots;
+    atomic_store_explicit(&table->header->slots_there, slots, memory_order_release);
     return 0;
 }

@@ -28,10 +28,13 @@ uint32_t hf_table_capacity_of(const struct hf_table_spec *spec)
 
 static uint32_t slot_room_of(const struct hf_table_spec *spec)
 {
-    uint64_t room = most(HF_SLOT_ROOM, 4 * (uint64_t)hf_table_capacity_of(spec));
+    return spec->slot_room ? spec->slot_room : HF_SLOTS_MAX;
+}
 
-    return (uint32_t)most(spec->slot_room ? spec->slot_room : least(room, HF_SLOTS_MAX),
-                          hf_table_capacity_of(spec));
+/* Slots that have memory from the start. */
+static uint32_t slots_first_of(const struct hf_table_spec *spec)
+{
+    return (uint32_t)most(least(spec->capacity, HF_SLOTS_FIRST), spec->slots_live);
 }
 
 uint64_t hf_table_text_units_of(const struct hf_table_spec *spec, uint32_t slots)
@@ -40,9 +43,9 @@ uint64_t hf_table_text_units_of(const struct hf_table_spec *spec, uint32_t slots
 }
 
 /* How many of `units` have memory from the start. */
-static uint64_t text_first_of(uint32_t capacity, uint64_t units)
+static uint64_t text_first_of(uint32_t slots, uint64_t units)
 {
-    return least((uint64_t)capacity * (HF_TEXT_FIRST / HF_TEXT_UNIT), units);
+    return least((uint64_t)slots * (HF_TEXT_FIRST / HF_TEXT_UNIT), units);
 }
 
 /* Room for the events when all leases end at once; of very many leases only for the newest, since
@@ -73,7 +76,8 @@ void hf_table_lay_out(struct hf_table_header *header, const struct hf_table_spec
                                              [HF_EVENTS_NODES] = EVENTS_NODES,
                                              [HF_EVENTS_ENDS] = EVENTS_OFTEN,
                                              [HF_EVENTS_LOSSES] = losses_kept(spec)};
-    uint32_t capacity = hf_table_capacity_of(spec), room = slot_room_of(spec);
+    uint32_t first = slots_first_of(spec), room = slot_room_of(spec);
+    uint32_t entries = hf_index_size_for(first);
     uint64_t units = hf_table_text_units_of(spec, room);
     uint64_t end = HF_TABLE_HEADER;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -97,38 +101,10 @@ void hf_table_lay_out(struct hf_table_header *header, const struct hf_table_spec
         end = add_section(header, 8 + HF_EVENT_RINGS, HF_SECTION_TEST, HF_CACHE_LINE, 1000, end);
     /* Last, because most of it is a hole. */
     end = add_section(header, 4, HF_SECTION_TEXT, HF_TEXT_UNIT, units, end);
-    atomic_store_explicit(&header->capacity, capacity, memory_order_relaxed);
-    atomic_store_explicit(&header->text_there, text_first_of(capacity, units),
-                          memory_order_relaxed);
-    atomic_store_explicit(&header->index_size, hf_index_size_for(capacity), memory_order_relaxed);
-    atomic_store_explicit(&header->index_areas, 1, memory_order_relaxed);
-    atomic_store_explicit(&header->index_area, hf_index_area_word(0, hf_index_size_for(capacity)),
+    atomic_store_explicit(&header->slots_there, first, memory_order_relaxed);
+    atomic_store_explicit(&header->text_there, text_first_of(first, units), memory_order_relaxed);
+    atomic_store_explicit(&header->index_size, entries, memory_order_relaxed);
+    atomic_store_explicit(&header->index_area, hf_index_area_word(0, entries),
                           memory_order_relaxed);
     header->total_size = (end + page - 1) / page * page;
-}
-
-void hf_table_bound_text(const struct hf_table_spec *spec, struct hf_table_places *p)
-{
-    p->text_units =
-        least(most(hf_table_text_units_of(spec, p->capacity), p->text_there), p->text_room);
-}
-
-void hf_table_fit(struct hf_table_places *p)
-{
-    uint32_t size = hf_index_size_for(p->capacity);
-
-    p->index_size = (uint32_t)most(p->index_size, least(size, p->index_room));
-    p->text_there = most(p->text_there, text_first_of(p->capacity, p->text_room));
-}
-
-struct hf_table_places hf_table_grown(const struct hf_table_spec *spec,
-                                      const struct hf_table_places *places)
-{
-    struct hf_table_places want = *places;
-
-    want.capacity = (uint32_t)least(spec->capacity, places->slot_room);
-    if (hf_index_size_for(want.capacity) > want.index_room)
-        want.capacity = places->capacity;
-    hf_table_fit(&want);
-    return want;
 }

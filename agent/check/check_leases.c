@@ -180,13 +180,6 @@ static void say_leases(struct look *k)
     if (k->unreadable)
         find_warning(f, 0, "%u records of the journal cannot be read: a restart ends their leases",
                      k->unreadable);
-    if (k->view.warm && k->view.capacity > k->config->capacity)
-        find_warning(f, r->line[CONFIG_ID_capacity],
-                     "capacity: it stays at %" PRIu32 " instead of %" PRIu32
-                     " until a start without leases; all are kept",
-                     k->view.capacity, k->config->capacity);
-    else if (k->view.warm && k->why[0])
-        find_warning(f, r->line[CONFIG_ID_capacity], "capacity: %s", k->why);
 }
 
 static void say_agent(const struct look *k)

@@ -318,21 +318,6 @@ void config_bound_clients(struct config *c, int64_t descriptors)
     c->descriptors_bound = true;
 }
 
-static uint32_t share_of(uint32_t limit, uint32_t part, uint32_t all)
-{
-    uint32_t share = (uint32_t)((uint64_t)limit * part / all);
-
-    return limit && !share ? 1 : share; /* 0 would be no limit */
-}
-
-void config_bound_leases(struct config *c, uint32_t capacity)
-{
-    if (capacity >= c->capacity)
-        return;
-    c->leases_per_uid = share_of(c->leases_per_uid, capacity, c->capacity);
-    c->waiters_per_uid = share_of(c->waiters_per_uid, capacity, c->capacity);
-}
-
 bool config_short_ttl(const struct config *c, char *text, size_t size)
 {
     hf_dur ttl_max = hf_ms(c->ttl_max_ms), least = timing_rolling(ttl_max);

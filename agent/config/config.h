@@ -100,8 +100,4 @@ void config_keys_text(const struct config *config, char ret_text[CONFIG_KEYS_TEX
  * for, one user's share lowered likewise, and control groups of jobs for what is left. */
 void config_bound_clients(struct config *config, int64_t descriptors);
 
-/* When the capacity in force is smaller than the configured one: one user's share is lowered
- * likewise. */
-void config_bound_leases(struct config *config, uint32_t capacity);
-
 #endif

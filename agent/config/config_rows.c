@@ -15,7 +15,7 @@
 #define AT_ONCE          NULL
 #define RESTART(words)   words
 #define RESTART_KEEPS    "a restart keeps all leases"
-#define RESTART_CAPACITY "a restart keeps all leases; a smaller capacity counts once none is held"
+#define RESTART_CAPACITY "a restart keeps all leases"
 #define RESTART_OTHER_AGENT                                                                        \
     "a restart makes another agent, and the leases of this one end with their validity"
 #define RESTART_ONE_START "it holds for one start only"

@@ -238,7 +238,6 @@ void reload_check(struct reload_check *c)
     if (c->now->by_record && config_is_of(c->next, c->agent->fleet, c->now->file_hash))
         config_go_by(c->next, c->agent->fleet, c->now->settled, c->agent->fleet_here);
     config_bound_clients(c->next, c->start->descriptors);
-    config_bound_leases(c->next, c->agent->table.capacity);
     c->change_count = config_changes(c->now, c->next, c->changes);
     c->good = true;
     if (config_changes_text(c->changes, c->change_count, CONFIG_RESTART, text, sizeof(text)))

@@ -11,8 +11,6 @@
 #include "agent/base/crc32.h"
 #include "shm/status.h"
 
-#define LOCKED (16 << 20) /* bytes; the kernel decides about the rest */
-
 _Static_assert(sizeof(struct boot_file_header) <= BOOT_FILE_HEADER, "one page");
 
 static uint32_t header_crc(const struct boot_file_header *h)
@@ -66,12 +64,12 @@ static int say_no_room(const char *path, const char *what, size_t size, int erro
     return HF_ESYS;
 }
 
-static int allocate(int fd, size_t size)
+int boot_file_take(int fd, size_t from, size_t to)
 {
     int error;
 
     do
-        error = posix_fallocate(fd, 0, (off_t)size);
+        error = posix_fallocate(fd, (off_t)from, (off_t)(to - from));
     while (error == EINTR);
     return error;
 }
@@ -85,7 +83,7 @@ int boot_file_reserve(const char *path, const char *what, size_t size, char *why
     fd = open(room.path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return boot_file_say("make", room.path, why, why_size);
-    error = allocate(fd, size);
+    error = boot_file_take(fd, 0, size);
     close(fd);
     if (!error)
         return HF_OK;
@@ -98,13 +96,13 @@ void boot_file_unreserve(const char *path)
     (void)unlink(room_beside(path).path);
 }
 
-/* Nobody has written to reserved room. */
+/* Nobody has written to reserved room, of which there may be more than is needed now. */
 static void use_reserved(const char *path, size_t size)
 {
     const struct beside room = room_beside(path), temporary = beside(path);
     struct stat st;
 
-    if (lstat(room.path, &st) == 0 && S_ISREG(st.st_mode) && (size_t)st.st_size == size)
+    if (lstat(room.path, &st) == 0 && S_ISREG(st.st_mode) && (size_t)st.st_size >= size)
         (void)rename(room.path, temporary.path);
 }
 
@@ -130,7 +128,7 @@ int boot_file_begin(const char *path, const char *what, const struct boot_file_h
     fd = open(temporary, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return boot_file_say("make", temporary, why, why_size);
-    error = allocate(fd, want->size);
+    error = boot_file_take(fd, 0, want->size);
     if (error) {
         (void)say_no_room(path, what, want->size, error, why, why_size);
         goto error_file;
@@ -209,10 +207,14 @@ int boot_file_map(const char *path, int fd, size_t size, void **ret_map, char *w
     if (map == MAP_FAILED)
         return boot_file_say("map", path, why, why_size);
     (void)madvise(map, size, MADV_DONTDUMP); /* tokens */
-    if (size <= LOCKED)
-        (void)mlock(map, size);
     *ret_map = map;
     return HF_OK;
+}
+
+void boot_file_lock(void *map, size_t from, size_t to)
+{
+    if (to <= BOOT_FILE_LOCKED)
+        (void)mlock((char *)map + from, to - from);
 }
 
 int boot_file_view(const char *path, int fd, size_t size, void **ret_map, char *why,
@@ -236,7 +238,7 @@ enum boot_file_worth boot_file_judge(int fd, const struct boot_file_header *want
         (st.st_mode & 077))
         return BOOT_FILE_FOREIGN;
     if (pread(fd, h, sizeof(*h), 0) != (ssize_t)sizeof(*h) || h->magic != want->magic ||
-        h->crc != header_crc(h) || h->size != (uint64_t)st.st_size)
+        h->crc != header_crc(h) || h->size > (uint64_t)st.st_size)
         return BOOT_FILE_DAMAGED;
     /* From another boot: its holders and its clock are gone. */
     if (memcmp(h->clock.boot_id, want->clock.boot_id, sizeof(h->clock.boot_id)) != 0)

@@ -15,9 +15,10 @@
 #define BOOT_FILE_PATH   600
 
 struct boot_file_header {
-    uint64_t magic, fingerprint, size; /* fingerprint: of the records' layout */
-    struct boot_clock clock;           /* of all times in it */
-    uint32_t capacity, nodes;
+    uint64_t magic, fingerprint,
+        size;                /* fingerprint: of the records' layout; size: of a new one, at least */
+    struct boot_clock clock; /* of all times in it */
+    uint32_t reserved, nodes;
     char list_hash[44];
     uint32_t crc; /* of the fields above; boot_file_make() sets it */
 };
@@ -51,14 +52,21 @@ int boot_file_replace(const char *path, const char *what, const struct boot_file
 /* HF_OK also where there is none; HF_ESYS with `why`. */
 int boot_file_remove(const char *path, char *why, size_t why_size);
 
+/* Room for more at a file's end: 0 or an errno. (!) Before anybody touches it: that would raise SIGBUS. */
+int boot_file_take(int fd, size_t from, size_t to);
+
+/* `size` may reach beyond the file's end, where nothing is touched before there is room. */
 int boot_file_map(const char *path, int fd, size_t size, void **ret_map, char *why,
                   size_t why_size);
+/* Keeps a part in memory, of a file of no more than this; the kernel decides about larger ones. */
+#define BOOT_FILE_LOCKED ((size_t)16 << 20) /* bytes */
+void boot_file_lock(void *map, size_t from, size_t to);
 /* To read it only, also beside the agent that writes it: what is read may be half written. */
 int boot_file_view(const char *path, int fd, size_t size, void **ret_map, char *why,
                    size_t why_size);
 
 enum boot_file_worth {
-    BOOT_FILE_GOOD, /* of this boot and layout; the caller judges list and capacity */
+    BOOT_FILE_GOOD, /* of this boot and layout; the caller judges the list */
     BOOT_FILE_OF_ANOTHER_BOOT,
     BOOT_FILE_OF_ANOTHER_LAYOUT,
     BOOT_FILE_OF_ANOTHER_CLOCK, /* of this boot and layout, and of another time namespace */

@@ -9,17 +9,23 @@
 #include "agent/record/journal_layout.h"
 #include "shm/status.h"
 
-/* A journal of the same capacity. */
+#define MORE (4 * HF_SLOTS_STEP)
+
+/* As many slots as have room now, and those that may get it until the journal is carried over. */
 static int take_for_journal(const char *path, int nodes, char *why, size_t why_size)
 {
-    struct boot_file_header have;
+    struct journal_page page;
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK), rc = HF_OK;
 
     if (fd < 0)
         return errno == ENOENT ? HF_OK : boot_file_say("open", path, why, why_size);
-    if (pread(fd, &have, sizeof(have), 0) == (ssize_t)sizeof(have))
+    if (pread(fd, &page, sizeof(page), JOURNAL_PAGE) == (ssize_t)sizeof(page)) {
+        uint32_t slots = page.slots < HF_SLOTS_MAX ? page.slots : HF_SLOTS_MAX;
+
+        slots += slots < MORE ? slots : MORE;
         rc = boot_file_reserve(path, "the journal of the next list of nodes",
-                               journal_size_for(have.capacity, nodes), why, why_size);
+                               journal_size_for(slots, nodes), why, why_size);
+    }
     close(fd);
     return rc;
 }

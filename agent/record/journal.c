@@ -1,4 +1,4 @@
-/* The journal's file: finding it, judging it, making it and letting it grow. What stands in it of each lease is
+/* The journal's file: finding it, judging it, making it and taking room for it. What stands in it of each lease is
  * written and read by journal_leases.c. */
 #include "agent/record/journal.h"
 
@@ -45,6 +45,9 @@ static uint64_t fingerprint(void)
         offsetof(struct holder_block, run),
         offsetof(struct holder_block, note),
         offsetof(struct holder_block, comm),
+        JOURNAL_PAGE,
+        offsetof(struct journal_page, slots),
+        BLOCK,
         0x01020304,
     };
 
@@ -59,35 +62,37 @@ static size_t half_size_for(uint32_t nodes)
     return (used + HALF_LINE - 1) / HALF_LINE * HALF_LINE;
 }
 
-size_t journal_size_for(uint32_t capacity, int nodes)
+static size_t block_size_for(uint32_t nodes)
 {
-    return BOOT_FILE_HEADER +
-           (size_t)capacity * (2 * half_size_for((uint32_t)nodes) + sizeof(struct lease_record));
+    return BLOCK * (2 * half_size_for(nodes) + sizeof(struct lease_record));
 }
 
-bool journal_header_fits(const struct boot_file_header *h)
+size_t journal_size_for(uint32_t slots, int nodes)
 {
-    return h->nodes <= HF_NODES_MAX && h->size == journal_size_for(h->capacity, (int)h->nodes);
+    return BOOT_FILE_HEADER + (slots + BLOCK - 1) / BLOCK * block_size_for((uint32_t)nodes);
 }
 
-void journal_place(struct journal *j, void *map, const struct boot_file_header *h)
+bool journal_page_fits(const struct journal *j, uint64_t size)
+{
+    return slots_of(j) <= j->capacity && size >= journal_size_for(slots_of(j), j->nodes);
+}
+
+void journal_place(struct journal *j, void *map, uint32_t capacity, uint32_t nodes)
 {
     j->map = map;
-    j->size = h->size;
-    j->capacity = h->capacity;
-    j->nodes = (int)h->nodes;
-    j->half_size = half_size_for(h->nodes);
-    j->halves = (char *)map + BOOT_FILE_HEADER;
-    j->lease = (struct lease_record *)(void *)(j->halves + (size_t)h->capacity * 2 * j->half_size);
+    j->capacity = capacity;
+    j->nodes = (int)nodes;
+    j->size = journal_size_for(capacity, j->nodes);
+    j->half_size = half_size_for(nodes);
+    j->block_size = block_size_for(nodes);
 }
 
-struct boot_file_header journal_header(uint32_t capacity, int nodes, const char *list_hash,
+struct boot_file_header journal_header(uint32_t slots, int nodes, const char *list_hash,
                                        const struct boot_clock *clock)
 {
     struct boot_file_header want = {.magic = JOURNAL_MAGIC,
                                     .fingerprint = fingerprint(),
-                                    .size = journal_size_for(capacity, nodes),
-                                    .capacity = capacity,
+                                    .size = journal_size_for(slots, nodes),
                                     .nodes = (uint32_t)nodes};
 
     want.clock = *clock;
@@ -99,7 +104,7 @@ struct boot_file_header journal_header(uint32_t capacity, int nodes, const char 
 
 static void mend(struct journal *j)
 {
-    for (uint32_t slot = 0; slot < j->capacity; slot++) {
+    for (uint32_t slot = 0; slot < slots_of(j); slot++) {
         half_mend(halves_of(j, slot), j->half_size);
         j->holder[slot] = (uint8_t)holder_now(j, slot);
     }
@@ -112,35 +117,48 @@ static void unmap(struct journal *j)
     if (j->map)
         (void)munmap(j->map, j->size);
     j->map = NULL;
+    if (j->fd >= 0)
+        close(j->fd);
+    j->fd = -1;
     free(j->holder);
     j->holder = NULL;
+}
+
+static int refuse_damaged(const struct journal *j, char *why, size_t why_size)
+{
+    snprintf(why, why_size,
+             "%s is damaged, so the leases in it cannot be released or readopted; when no job "
+             "of an earlier agent runs any more, remove it",
+             j->path);
+    return HF_ETABLE;
 }
 
 typedef int map_fn(const char *path, int fd, size_t size, void **ret_map, char *why,
                    size_t why_size);
 
-static int map_with(map_fn *map_it, struct journal *j, int fd, const struct boot_file_header *h,
+/* HF_ETABLE: what its page says cannot be. */
+static int map_with(map_fn *map_it, struct journal *j, uint32_t capacity, int fd, uint32_t nodes,
                     char *why, size_t why_size)
 {
+    struct stat st;
     void *map;
-    int rc = map_it(j->path, fd, h->size, &map, why, why_size);
+    int rc = fstat(fd, &st) < 0
+                 ? boot_file_say("look at", j->path, why, why_size)
+                 : map_it(j->path, fd, journal_size_for(capacity, (int)nodes), &map, why, why_size);
 
     if (rc < 0)
         return rc;
-    journal_place(j, map, h);
-    j->holder = calloc(h->capacity, sizeof(*j->holder));
+    journal_place(j, map, capacity, nodes);
+    j->holder = calloc(capacity, sizeof(*j->holder));
     if (!j->holder) {
         unmap(j);
         snprintf(why, why_size, "out of memory");
         return HF_ENOMEM;
     }
-    return HF_OK;
-}
-
-static int map_file(struct journal *j, int fd, const struct boot_file_header *h, char *why,
-                    size_t why_size)
-{
-    return map_with(boot_file_map, j, fd, h, why, why_size);
+    if (journal_page_fits(j, (uint64_t)st.st_size))
+        return HF_OK;
+    unmap(j);
+    return refuse_damaged(j, why, why_size);
 }
 
 enum judgement { KEEP, ELSEWHERE, EMPTY, REFUSE };
@@ -154,11 +172,11 @@ static enum judgement judge_header(const struct journal *j, int fd,
 
     switch (boot_file_judge(fd, want, ret_header)) {
     case BOOT_FILE_GOOD:
-        if (journal_header_fits(h))
+        if (h->nodes <= HF_NODES_MAX)
             return KEEP;
         break;
     case BOOT_FILE_OF_ANOTHER_CLOCK:
-        if (journal_header_fits(h))
+        if (h->nodes <= HF_NODES_MAX)
             return ELSEWHERE;
         break;
     case BOOT_FILE_OF_ANOTHER_BOOT:
@@ -166,11 +184,7 @@ static enum judgement judge_header(const struct journal *j, int fd,
     case BOOT_FILE_OF_ANOTHER_LAYOUT:
         break;
     case BOOT_FILE_DAMAGED:
-        snprintf(why, why_size,
-                 "%s is damaged, so the leases in it cannot be released or readopted; when no job "
-                 "of an earlier "
-                 "agent runs any more, remove it",
-                 j->path);
+        (void)refuse_damaged(j, why, why_size);
         return REFUSE;
     case BOOT_FILE_FOREIGN:
         snprintf(why, why_size, "look at %s and remove it: it is not a private file of this agent",
@@ -199,7 +213,7 @@ static struct live count_live(const struct journal *j, const struct boot_file_he
                         .same_list = have->nodes == want->nodes &&
                                      strcmp(have->list_hash, want->list_hash) == 0};
 
-    for (uint32_t slot = 0; slot < j->capacity; slot++) {
+    for (uint32_t slot = 0; slot < slots_of(j); slot++) {
         int half;
 
         if (half_seq(half_of(j, slot, 0)) == 0 && half_seq(half_of(j, slot, 1)) == 0)
@@ -215,16 +229,15 @@ static struct live count_live(const struct journal *j, const struct boot_file_he
     return live;
 }
 
-/* Another capacity is always fine. Another list is fine when no lease is left that may be valid. Records that are
+/* Another list is fine when no lease is left that may be valid. Records that are
  * dropped then (unfinished rounds and releases, records that cannot be read) leave their keys to the TTL: no
  * release of them will leave, so none of their check words can be untrue. */
-static enum judgement judge_records(const struct journal *j, const struct live *live,
-                                    const struct boot_file_header *have,
-                                    const struct boot_file_header *want, char *why, size_t why_size)
+static enum judgement judge_records(const struct journal *j, const struct live *live, char *why,
+                                    size_t why_size)
 {
     hf_time now = clock_now();
 
-    if (live->same_list && (live->count > 0 || have->capacity == want->capacity))
+    if (live->same_list)
         return KEEP;
     if (live->count == 0 || hf_time_reached(now, live->until))
         return EMPTY;
@@ -262,55 +275,7 @@ static enum judgement judge_live(const struct journal *j, enum judgement header,
                                  const struct boot_file_header *want, char *why, size_t why_size)
 {
     return header == ELSEWHERE ? judge_elsewhere(j, live, have, want, why, why_size)
-                               : judge_records(j, live, have, want, why, why_size);
-}
-
-/* --- growing ---------------------------------------------------------------------------------- */
-
-/* Copies the table's id, and halves and records of all slots, generations included, to their places in a larger file. */
-static void copy_slots(const struct journal *from, struct journal *to)
-{
-    atomic_store(&page_of(to)->table, atomic_load(&page_of(from)->table));
-    memcpy(to->halves, from->halves, (size_t)from->capacity * 2 * from->half_size);
-    memcpy(to->lease, from->lease, from->capacity * sizeof(*from->lease));
-}
-
-/* (!) The larger file is whole before it takes the place of the other. */
-static int fill_larger(struct journal *j, const struct boot_file_header *want, int fd, char *why,
-                       size_t why_size)
-{
-    struct journal larger = *j;
-    int rc = map_file(&larger, fd, want, why, why_size);
-
-    if (rc < 0)
-        return rc;
-    copy_slots(j, &larger);
-    rc = boot_file_commit(j->path, why, why_size);
-    if (rc < 0) {
-        unmap(&larger);
-        return rc;
-    }
-    unmap(j);
-    *j = larger;
-    return HF_OK;
-}
-
-/* Without room for the larger file the agent goes on with this one. */
-static void grow(struct journal *j, const struct boot_file_header *want)
-{
-    char why[BOOT_FILE_PATH + 200];
-    int fd, rc = boot_file_begin(j->path, "a larger journal", want, &fd, why, sizeof(why));
-
-    if (rc == HF_OK) {
-        rc = fill_larger(j, want, fd, why, sizeof(why));
-        close(fd);
-        if (rc < 0)
-            boot_file_abandon(j->path);
-    }
-    if (rc < 0)
-        log_warn("the capacity stays at %" PRIu32 " instead of %" PRIu32
-                 ", and all leases are kept; restart the agent when this is mended: %s",
-                 j->capacity, want->capacity, why);
+                               : judge_records(j, live, why, why_size);
 }
 
 /* KEEP leaves the file mapped in `j`. */
@@ -324,7 +289,7 @@ static enum judgement take_existing(struct journal *j, int fd, const struct boot
 
     if (judgement != KEEP && !elsewhere)
         return judgement;
-    if (map_file(j, fd, &have, why, why_size) < 0)
+    if (map_with(boot_file_map, j, j->capacity, fd, have.nodes, why, why_size) < 0)
         return REFUSE;
     live = count_live(j, &have, want);
     judgement = judge_live(j, judgement, &live, &have, want, why, why_size);
@@ -340,15 +305,9 @@ static enum judgement take_existing(struct journal *j, int fd, const struct boot
     }
     *ret_found = live.count;
     j->slots_live = live.end;
-    if (j->capacity < want->capacity)
-        grow(j, want);
+    boot_file_lock(j->map, 0, journal_size_for(slots_of(j), j->nodes));
     mend(j);
     return KEEP;
-}
-
-uint32_t journal_capacity(const struct journal *j)
-{
-    return j->capacity;
 }
 
 uint32_t journal_slots_live(const struct journal *j)
@@ -380,7 +339,9 @@ static struct journal *new_journal(const char *dir, uint32_t capacity, int nodes
     if (!j)
         return NULL;
     snprintf(j->path, sizeof(j->path), "%s/journal", dir);
-    j->want = journal_header(capacity, nodes, list_hash, clock);
+    j->fd = -1;
+    j->capacity = capacity;
+    j->want = journal_header(0, nodes, list_hash, clock);
     return j;
 }
 
@@ -407,15 +368,16 @@ int journal_find(const char *dir, uint32_t capacity, int nodes, const char *list
     }
     if (fd >= 0) {
         judgement = take_existing(j, fd, &j->want, &found, why, why_size);
-        close(fd);
+        if (judgement == KEEP)
+            j->fd = fd;
+        else
+            close(fd);
     }
     if (judgement == REFUSE) {
         rc = HF_ETABLE;
         goto error;
     }
     j->kept = judgement == KEEP;
-    if (!j->kept)
-        j->capacity = capacity; /* that it will have: journal_make() */
     *ret_journal = j;
     *ret_found = found;
     return HF_OK;
@@ -437,7 +399,11 @@ static int look_at(struct journal *j, int fd, struct journal_view *view, char *w
     view->refused = judgement == REFUSE;
     if (judgement != KEEP && !elsewhere)
         return HF_OK;
-    rc = map_with(boot_file_view, j, fd, &have, why, why_size);
+    rc = map_with(boot_file_view, j, j->capacity, fd, have.nodes, why, why_size);
+    if (rc == HF_ETABLE) {
+        view->refused = true;
+        return HF_OK;
+    }
     if (rc < 0)
         return rc;
     live = count_live(j, &have, &j->want);
@@ -481,18 +447,66 @@ int journal_look(const char *dir, uint32_t capacity, int nodes, const char *list
     return rc;
 }
 
-int journal_make(struct journal *j, char *why, size_t why_size)
+/* (!) The file is whole before it has its name. */
+static int make_file(const struct journal *j, uint32_t first, int *ret_fd, char *why,
+                     size_t why_size)
+{
+    const struct journal_page page = {.slots = first};
+    int fd, rc = boot_file_begin(j->path, "the journal", &j->want, &fd, why, why_size);
+
+    if (rc < 0)
+        return rc;
+    if (pwrite(fd, &page, sizeof(page), JOURNAL_PAGE) == (ssize_t)sizeof(page)) {
+        rc = boot_file_commit(j->path, why, why_size);
+    } else {
+        rc = boot_file_say("write", j->path, why, why_size);
+        boot_file_abandon(j->path);
+    }
+    if (rc < 0)
+        close(fd);
+    else
+        *ret_fd = fd;
+    return rc;
+}
+
+int journal_make(struct journal *j, uint32_t first, char *why, size_t why_size)
 {
     int fd, rc;
 
     if (j->kept)
         return HF_OK;
-    rc = boot_file_make(j->path, "the journal", &j->want, &fd, why, why_size);
+    j->want.size = journal_size_for(first, (int)j->want.nodes);
+    rc = make_file(j, first, &fd, why, why_size);
     if (rc < 0)
         return rc;
-    rc = map_file(j, fd, &j->want, why, why_size);
-    close(fd);
-    return rc;
+    rc = map_with(boot_file_map, j, j->capacity, fd, j->want.nodes, why, why_size);
+    if (rc < 0) {
+        close(fd);
+        return rc;
+    }
+    j->fd = fd;
+    boot_file_lock(j->map, 0, j->want.size);
+    return HF_OK;
+}
+
+uint32_t journal_slots(const struct journal *j)
+{
+    return slots_of(j);
+}
+
+int journal_take_slots(struct journal *j, uint32_t slots)
+{
+    size_t have = journal_size_for(slots_of(j), j->nodes), want = journal_size_for(slots, j->nodes);
+
+    if (slots <= slots_of(j))
+        return HF_OK;
+    if (slots > j->capacity || (want > have && boot_file_take(j->fd, have, want) != 0))
+        return HF_EFULL;
+    if (want > have)
+        boot_file_lock(j->map, have, want);
+    /* (!) Room first: the next agent looks at all that this tells of. */
+    atomic_store_explicit(&page_of(j)->slots, slots, memory_order_release);
+    return HF_OK;
 }
 
 void journal_close(struct journal *j)

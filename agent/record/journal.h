@@ -75,17 +75,21 @@ struct journal_lease {
 int journal_carry(const char *dir, const struct boot_clock *clock, const struct list_change *change,
                   char *why, size_t why_size);
 
-/* Finds DIR/journal for that many slots and nodes, or decides to make one. A file of this boot, layout and list is
- * kept (then `ret_found` is the number of records that are not FREE). If it has records and is smaller, it is copied
- * into a larger file; without room to copy, which is logged, or if it is larger, it is kept as it is. Without records
- * a file of another capacity is made anew. A file of another boot is emptied. One that cannot be read (other layout,
- * CRC of the header), or that has another list and valid leases, is refused in words. The caller holds DIR/lock, and
- * calls journal_make() next. (!) Between the two the agent makes sure that no table is left when this journal is not
- * kept: a new journal's generations begin again, and the agent may be killed right after it is made. */
+/* Finds DIR/journal for that many slots (the largest capacity) and nodes, or decides to make one. A file of this boot,
+ * layout and list is kept (then `ret_found` is the number of records that are not FREE). A file of another boot is
+ * emptied. One that cannot be read (other layout, CRC of the header), or that has another list and valid leases, is
+ * refused in words. The caller holds DIR/lock, and calls journal_make() next. (!) Between the two the agent makes sure
+ * that no table is left when this journal is not kept: a new journal's generations begin again, and the agent may be
+ * killed right after it is made. */
 int journal_find(const char *dir, uint32_t capacity, int nodes, const char *list_hash,
                  const struct boot_clock *clock, struct journal **ret_journal, uint32_t *ret_found,
                  char *why, size_t why_size);
-int journal_make(struct journal *journal, char *why, size_t why_size); /* unless a file is kept */
+/* Unless a file is kept. With room for the first slots, of which there is one or more. */
+int journal_make(struct journal *journal, uint32_t first, char *why, size_t why_size);
+/* Room for slots below `slots`; the broker's thread. HF_EFULL: there is none, and nothing has changed. (!) No other slot is
+ * ever written. */
+int journal_take_slots(struct journal *journal, uint32_t slots);
+uint32_t journal_slots(const struct journal *journal); /* that have room */
 /* What journal_find() would do with DIR/journal. Nothing is changed, and no lock is needed: the agent that writes it may
  * run. */
 struct journal_view {
@@ -103,8 +107,7 @@ struct journal_view {
 int journal_look(const char *dir, uint32_t capacity, int nodes, const char *list_hash,
                  const struct boot_clock *clock, struct journal_view *ret_view, char *why,
                  size_t why_size);
-/* The slots that it has; and one more than the highest slot with a record when it was found. */
-uint32_t journal_capacity(const struct journal *journal);
+/* One more than the highest slot with a record when it was found. */
 uint32_t journal_slots_live(const struct journal *journal);
 /* Whether it was an earlier agent's, with records or without: then its generations go on. */
 bool journal_is_kept(const struct journal *journal);

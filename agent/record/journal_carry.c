@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/record/journal_layout.h"
@@ -42,11 +43,15 @@ static bool was_written(const struct journal *j, uint32_t slot)
 static void carry_slots(const struct journal *from, const struct journal *to,
                         const struct list_change *change)
 {
+    uint32_t slots = slots_of(from);
+
     atomic_store(&page_of(to)->table, atomic_load(&page_of(from)->table));
-    for (uint32_t slot = 0; slot < from->capacity; slot++)
+    atomic_store(&page_of(to)->slots, slots);
+    for (uint32_t slot = 0; slot < slots; slot++) {
         for (int number = 0; number < 2 && was_written(from, slot); number++)
             carry_half(from, to, slot, number, change);
-    memcpy(to->lease, from->lease, from->capacity * sizeof(*from->lease));
+        memcpy(record_of(to, slot), record_of(from, slot), sizeof(struct lease_record));
+    }
 }
 
 /* (!) The file of the next list is whole before it takes the place of the other. */
@@ -66,7 +71,7 @@ static int replace(const struct journal *from, const struct boot_file_header *wa
         boot_file_abandon(from->path);
         return rc;
     }
-    journal_place(&to, map, want);
+    journal_place(&to, map, from->capacity, want->nodes);
     carry_slots(from, &to, change);
     (void)munmap(map, want->size);
     return boot_file_commit(from->path, why, why_size);
@@ -76,19 +81,21 @@ static int carry_file(struct journal *from, int fd, const struct boot_clock *clo
                       const struct list_change *change, char *why, size_t why_size)
 {
     struct boot_file_header have, want = journal_header(0, change->nodes, change->hash, clock);
+    struct stat st;
     void *map;
     int rc;
 
-    if (boot_file_judge(fd, &want, &have) != BOOT_FILE_GOOD || !journal_header_fits(&have) ||
-        !list_change_is_due(change, &have))
+    if (boot_file_judge(fd, &want, &have) != BOOT_FILE_GOOD || have.nodes > HF_NODES_MAX ||
+        !list_change_is_due(change, &have) || fstat(fd, &st) < 0)
         return HF_OK; /* journal_find() judges it */
-    rc = boot_file_view(from->path, fd, have.size, &map, why, why_size);
+    rc = boot_file_view(from->path, fd, (size_t)st.st_size, &map, why, why_size);
     if (rc < 0)
         return rc;
-    journal_place(from, map, &have);
-    want = journal_header(have.capacity, change->nodes, change->hash, clock);
-    rc = replace(from, &want, change, why, why_size);
-    (void)munmap(map, have.size);
+    journal_place(from, map, HF_SLOTS_MAX, have.nodes);
+    want = journal_header(slots_of(from), change->nodes, change->hash, clock);
+    if (journal_page_fits(from, (uint64_t)st.st_size))
+        rc = replace(from, &want, change, why, why_size);
+    (void)munmap(map, (size_t)st.st_size);
     return rc;
 }
 

@@ -1,5 +1,6 @@
-/* The journal's file, in order: a header page, `capacity` pairs of lease halves, as many lease records. Halves are
- * written at every renewal, so they are close together. For journal.c, journal_leases.c and journal_carry.c only. */
+/* The journal's file, in order: a header page, then blocks for 64 slots: 64 pairs of lease halves, as many lease records.
+ * Halves are written at every renewal, so they are close together. It is mapped for the largest capacity, and takes room
+ * at its end. For journal.c, journal_leases.c and journal_carry.c only. */
 #ifndef HOLDFAST_AGENT_RECORD_JOURNAL_LAYOUT_H
 #define HOLDFAST_AGENT_RECORD_JOURNAL_LAYOUT_H
 
@@ -54,9 +55,12 @@ struct lease_record {
     struct holder_block who[2]; /* the newest half says which counts */
 };
 
+#define BLOCK ((size_t)64) /* slots */
+
 /* In the header's page, behind what all such files have. */
 struct journal_page {
     _Atomic uint64_t table; /* journal_table() */
+    _Atomic uint32_t slots; /* that have room, halves and records; it only grows */
 };
 #define JOURNAL_PAGE 256 /* bytes from the file's beginning */
 _Static_assert(sizeof(struct boot_file_header) <= JOURNAL_PAGE, "behind it");
@@ -64,35 +68,48 @@ _Static_assert(JOURNAL_PAGE + sizeof(struct journal_page) <= BOOT_FILE_HEADER, "
 
 struct journal {
     char path[BOOT_FILE_PATH];
+    int fd; /* to take more room; -1: it is looked at only */
     void *map;
     size_t size;
-    uint32_t capacity;
+    uint32_t capacity; /* slots that it is mapped for */
     int nodes;
-    char *halves;     /* of leases */
-    size_t half_size; /* of one of them */
-    struct lease_record *lease;
-    uint8_t *holder; /* per slot: the holder block that the next state refers to */
+    size_t half_size;  /* of a lease half */
+    size_t block_size; /* of BLOCK slots */
+    uint8_t *holder;   /* per slot: the holder block that the next state refers to */
     uint32_t slots_live;
     bool kept;
     struct boot_file_header want; /* the header that a new file would have */
 };
 
-/* journal.c. The header of a file of that shape; whether a header fits its file; where the parts of a mapped file
- * are. */
-struct boot_file_header journal_header(uint32_t capacity, int nodes, const char *list_hash,
+/* journal.c. The header of a file of that shape, and its size; how a mapped file is read. */
+struct boot_file_header journal_header(uint32_t slots, int nodes, const char *list_hash,
                                        const struct boot_clock *clock);
-size_t journal_size_for(uint32_t capacity, int nodes);
-bool journal_header_fits(const struct boot_file_header *header);
-void journal_place(struct journal *journal, void *map, const struct boot_file_header *header);
+void journal_place(struct journal *journal, void *map, uint32_t capacity, uint32_t nodes);
+size_t journal_size_for(uint32_t slots, int nodes);
+/* False: the page of a file of `size` bytes is damaged. */
+bool journal_page_fits(const struct journal *journal, uint64_t size);
 
 static inline struct journal_page *page_of(const struct journal *j)
 {
     return (struct journal_page *)(void *)((char *)j->map + JOURNAL_PAGE);
 }
 
+static inline uint32_t slots_of(const struct journal *j)
+{
+    return atomic_load_explicit(&page_of(j)->slots, memory_order_acquire);
+}
+
 static inline void *halves_of(const struct journal *j, uint32_t slot)
 {
-    return j->halves + (size_t)slot * 2 * j->half_size;
+    return (char *)j->map + BOOT_FILE_HEADER + slot / BLOCK * j->block_size +
+           slot % BLOCK * 2 * j->half_size;
+}
+
+static inline struct lease_record *record_of(const struct journal *j, uint32_t slot)
+{
+    char *block = (char *)j->map + BOOT_FILE_HEADER + slot / BLOCK * j->block_size;
+
+    return (struct lease_record *)(void *)(block + BLOCK * 2 * j->half_size) + slot % BLOCK;
 }
 
 static inline const struct lease_half *half_of(const struct journal *j, uint32_t slot, int number)

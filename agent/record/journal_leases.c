@@ -37,7 +37,7 @@ void journal_put_holder(struct journal *j, uint32_t slot, const struct journal_i
     memcpy(block.note, id->note, sizeof(block.note));
     memcpy(block.comm, id->comm, sizeof(block.comm));
     block.crc = block_crc(&block, sizeof(block));
-    j->lease[slot].who[idle] = block;
+    record_of(j, slot)->who[idle] = block;
     j->holder[slot] = (uint8_t)idle;
     /* Before the state that refers to it. */
     atomic_thread_fence(memory_order_release);
@@ -45,7 +45,7 @@ void journal_put_holder(struct journal *j, uint32_t slot, const struct journal_i
 
 void journal_put_identity(struct journal *j, uint32_t slot, const struct journal_identity *id)
 {
-    struct token_block *what = &j->lease[slot].what;
+    struct token_block *what = &record_of(j, slot)->what;
 
     memset(what, 0, sizeof(*what));
     what->ttl_ms = id->ttl_ms;
@@ -112,11 +112,14 @@ static int get_identity(const struct lease_record *r, int holder, struct journal
 int journal_get(const struct journal *j, uint32_t slot, struct journal_identity *ret_identity,
                 struct journal_lease *ret_state)
 {
-    const struct lease_record *r = &j->lease[slot];
+    const struct lease_record *r = record_of(j, slot);
     const struct lease_half *h;
-    int half = half_newest(halves_of(j, slot), j->half_size), rc;
+    int half, rc;
     uint32_t state, holder;
 
+    if (slot >= slots_of(j))
+        return HF_ENOTHELD;
+    half = half_newest(halves_of(j, slot), j->half_size);
     if (half < 0)
         return half;
     h = half_of(j, slot, half);
@@ -142,7 +145,7 @@ int journal_get(const struct journal *j, uint32_t slot, struct journal_identity 
 int journal_get_previous(const struct journal *j, uint32_t slot,
                          struct journal_identity *ret_identity)
 {
-    return get_identity(&j->lease[slot], !holder_now(j, slot), ret_identity);
+    return get_identity(record_of(j, slot), !holder_now(j, slot), ret_identity);
 }
 
 uint32_t journal_generation(const struct journal *j, uint32_t slot)
@@ -151,7 +154,7 @@ uint32_t journal_generation(const struct journal *j, uint32_t slot)
 
     /* The higher one: a generation too high costs one number, a generation too low could
      * make a dead handle valid again. */
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2 && slot < slots_of(j); i++) {
         uint32_t generation = half_of(j, slot, i)->generation;
 
         if (generation > highest && generation <= HF_GEN_MAX)

@@ -78,9 +78,11 @@ static int map_file(struct node_records *r, int fd, char *why, size_t why_size)
 {
     int rc = boot_file_map(r->path, fd, FILE_SIZE, &r->map, why, why_size);
 
-    if (rc == HF_OK)
-        r->node = (struct node_record *)(void *)((char *)r->map + BOOT_FILE_HEADER);
-    return rc;
+    if (rc < 0)
+        return rc;
+    boot_file_lock(r->map, 0, FILE_SIZE);
+    r->node = (struct node_record *)(void *)((char *)r->map + BOOT_FILE_HEADER);
+    return HF_OK;
 }
 
 static bool same_list(const struct boot_file_header *a, const struct boot_file_header *b)

@@ -198,6 +198,7 @@ static struct hf_table_spec table_spec(const struct config *c, const char *dir,
     struct hf_table_spec spec = {
         .agent_name = c->name,
         .dir = dir,
+        .capacity = c->capacity,
         .nodes = (uint32_t)c->node_count,
         .quorum = (uint32_t)c->quorum,
         .ttl_ms = c->ttl_ms,
@@ -214,18 +215,6 @@ static struct hf_table_spec table_spec(const struct config *c, const char *dir,
     return spec;
 }
 
-/* The journal has been found. */
-static void fit_to_journal(struct hf_table_spec *spec, const struct config *c,
-                           const struct journal *journal)
-{
-    spec->fresh = !journal_is_kept(journal);
-    /* (!) The journal is never smaller than the table: it grows first, and the table no further. */
-    spec->slots_most = journal_capacity(journal);
-    spec->capacity = c->capacity < spec->slots_most ? c->capacity : spec->slots_most;
-    spec->slots_live = journal_slots_live(journal);
-    spec->id = journal_table(journal);
-}
-
 #define NO_TABLE UINT64_MAX /* in place of an id */
 
 /* The table is kept only together with the journal that says what its check words mean. Without a journal
@@ -236,27 +225,30 @@ static int open_files(struct agent *agent, const char *dir, char *why, size_t wh
     struct hf_table_spec spec = table_spec(c, dir, &agent->clock, agent->timens_inode);
     char path[sizeof(agent->socket_path)];
     bool found_journal;
-    uint32_t found, capacity;
+    uint32_t found;
     int rc;
 
     snprintf(path, sizeof(path), "%.590s/journal", dir);
     found_journal = access(path, F_OK) == 0;
     /* With other keys an agent would neither renew nor release the earlier agent's keys. */
-    rc = journal_find(dir, c->capacity, c->node_count, c->list_hash, &agent->clock, &agent->journal,
-                      &found, why, why_size);
+    rc = journal_find(dir, HF_SLOTS_MAX, c->node_count, c->list_hash, &agent->clock,
+                      &agent->journal, &found, why, why_size);
     if (rc < 0)
         return rc; /* the node records stay for an agent that is not refused */
-    fit_to_journal(&spec, c, agent->journal);
+    spec.fresh = !journal_is_kept(agent->journal);
+    spec.slots_live = journal_slots_live(agent->journal);
+    spec.id = journal_table(agent->journal);
     /* (!) A table that is made now shows none of its leases, also if the agent is killed before it can say so. */
-    if (!spec.fresh && !spec.id &&
-        hf_table_look(agent->shm_name, &spec, &capacity, why, why_size) != HF_OK) {
+    if (!spec.fresh && !spec.id && hf_table_look(agent->shm_name, &spec, why, why_size) != HF_OK) {
         spec.id = NO_TABLE;
         journal_shown_in(agent->journal, spec.id);
     }
     if (spec.fresh)
         rc = hf_table_drop(agent->shm_name, c->name, why, why_size);
     if (rc == HF_OK)
-        rc = journal_make(agent->journal, why, why_size);
+        rc = journal_make(agent->journal,
+                          c->capacity < HF_SLOTS_FIRST ? c->capacity : HF_SLOTS_FIRST, why,
+                          why_size);
     if (rc == HF_OK)
         rc = node_records_open(dir, c->node_count, c->list_hash, &agent->clock,
                                &agent->node_records, why, why_size);
@@ -273,13 +265,11 @@ static int open_files(struct agent *agent, const char *dir, char *why, size_t wh
     }
     if (!agent->warm && found && why[0])
         log_warn("the earlier agent's table is not kept, and its leases end: %s", why);
-    else if (agent->warm && why[0])
-        log_warn("%s", why);
     if (agent->table.capacity > c->capacity)
-        log_info(
-            "the capacity stays at %" PRIu32 " instead of %" PRIu32
-            " until a start without leases: leases of an earlier agent are in a table of that size",
-            agent->table.capacity, c->capacity);
+        log_info("leases of an earlier agent are in %" PRIu32
+                 " slots, more than the capacity of %" PRIu32
+                 ": they are kept, and new ones are granted once there are fewer",
+                 agent->table.capacity, c->capacity);
     return HF_OK;
 }
 
@@ -327,10 +317,9 @@ int stores_refuse_second(const struct config *c, const char *but_in, char *why, 
     return hf_table_say_living(c->name, &living, why, why_size);
 }
 
-/* The journal of a start would have grown to what is configured. Without a journal the table is dropped, if it is
- * ours. */
-static int look_at_table(const struct config *c, const char *shm_name, struct hf_table_spec *spec,
-                         struct stores_view *view, char *why, size_t why_size)
+/* Without a journal the table is dropped, if it is ours. */
+static int look_at_table(const char *shm_name, struct hf_table_spec *spec, struct stores_view *view,
+                         char *why, size_t why_size)
 {
     const struct journal *j = view->journal.other_list ? NULL : view->journal.journal;
     int rc;
@@ -338,9 +327,7 @@ static int look_at_table(const struct config *c, const char *shm_name, struct hf
     spec->fresh = !j;
     spec->slots_live = j ? journal_slots_live(j) : 0;
     spec->id = j ? journal_table(j) : 0;
-    spec->slots_most = j && journal_capacity(j) > c->capacity ? journal_capacity(j) : c->capacity;
-    spec->capacity = c->capacity;
-    rc = hf_table_look(shm_name, spec, &view->capacity, why, why_size);
+    rc = hf_table_look(shm_name, spec, why, why_size);
     view->warm = rc == HF_OK;
     if (rc == HF_ETABLE || rc == HF_ESYS)
         return rc;
@@ -353,8 +340,8 @@ static int look_at_table(const struct config *c, const char *shm_name, struct hf
 static int look_at_journal(const struct config *c, const char *dir, const struct boot_clock *clock,
                            struct journal_view *ret_view, char *why, size_t why_size)
 {
-    int rc =
-        journal_look(dir, c->capacity, c->node_count, c->list_hash, clock, ret_view, why, why_size);
+    int rc = journal_look(dir, HF_SLOTS_MAX, c->node_count, c->list_hash, clock, ret_view, why,
+                          why_size);
     struct list_change change;
     struct last *last;
     char path[600];
@@ -367,7 +354,7 @@ static int look_at_journal(const struct config *c, const char *dir, const struct
         strcmp(ret_view->list_hash, change.hash_before) == 0) {
         journal_close(ret_view->journal);
         why[0] = '\0';
-        rc = journal_look(dir, c->capacity, change.nodes_before, change.hash_before, clock,
+        rc = journal_look(dir, HF_SLOTS_MAX, change.nodes_before, change.hash_before, clock,
                           ret_view, why, why_size);
     }
     free(last);
@@ -379,7 +366,7 @@ int stores_look(const struct config *c, const char *dir, const char *shm_name,
                 char *why, size_t why_size)
 {
     struct hf_table_spec spec = table_spec(c, dir, clock, timens_inode);
-    struct stores_view view = {.capacity = c->capacity};
+    struct stores_view view = {0};
     int rc = stores_refuse_second(c, dir, why, why_size);
 
     if (rc == HF_OK)
@@ -391,7 +378,7 @@ int stores_look(const struct config *c, const char *dir, const char *shm_name,
     else
         rc = node_records_look(dir, why, why_size);
     if (rc == HF_OK)
-        rc = look_at_table(c, shm_name, &spec, &view, why, why_size);
+        rc = look_at_table(shm_name, &spec, &view, why, why_size);
     if (rc == HF_ESYS)
         journal_close(view.journal.journal);
     else
@@ -452,7 +439,7 @@ bool stores_close(struct agent *agent)
     if (held && left && !stays) {
         hf_table_set_state(&agent->table, HF_TABLE_STOPPED);
     } else if (!stays) {
-        for (uint32_t slot = 0; held && slot < agent->table.capacity; slot++)
+        for (uint32_t slot = 0; held && slot < agent->table.slots_there; slot++)
             hf_slot_withdraw(&agent->table.slots[slot]);
         if (left && agent->readopted)
             believed_by_nobody(agent);

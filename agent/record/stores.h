@@ -29,8 +29,7 @@ int stores_refuse_second(const struct config *config, const char *but_in, char *
 /* What stores_open() would do. Nothing is changed, and the agent may run. */
 struct stores_view {
     struct journal_view journal;
-    bool warm;         /* table and journal would be kept */
-    uint32_t capacity; /* that it would have */
+    bool warm; /* table and journal would be kept */
 };
 /* HF_OK: an agent would start; with `warm` false and `why` not "": the leases would end, because of that. HF_ETABLE: it
  * would refuse to, by the sentence in `why`. HF_ENOMEM, HF_ESYS: they cannot be looked at. Close

@@ -359,7 +359,7 @@ static void read_as_tool(uint8_t who)
         FUZZ_CHECK(why[0] && strnlen(why, sizeof(why)) < sizeof(why));
         return;
     }
-    for (uint32_t i = 0; i <= hf_table_capacity(&reader.table) && i < 5 * CAPACITY; i++)
+    for (uint32_t i = 0; i <= hf_table_slots(&reader.table) && i < 5 * CAPACITY; i++)
         if (hf_slot_read(&reader.table, i, &view) == 0)
             check_slot(&view);
     if (hf_index_find(&reader.table, "db/migrate", 10, &view) == 0)
@@ -406,7 +406,7 @@ static void read_as_library(void)
     hf_view_close(view);
 }
 
-/* It keeps the table, which may grow, or makes it anew; either way it can write one. */
+/* It keeps the table, and takes more slots, or makes it anew; either way it can write one. */
 static void find_as_agent(bool more)
 {
     struct hf_table_spec spec = spec_of();
@@ -424,14 +424,11 @@ static void find_as_agent(bool more)
         FUZZ_CHECK(why[0]);
         return;
     }
-    FUZZ_CHECK(table.capacity >= CAPACITY || spec.slots_live);
-    FUZZ_CHECK(table.capacity >= 1 && table.capacity <= table.slot_room);
-    if (table.capacity < CAPACITY) {
-        hf_table_close(&table);
-        return;
-    }
+    FUZZ_CHECK(table.capacity == spec.capacity && table.capacity <= table.slot_room);
+    FUZZ_CHECK(table.slots_there >= 1 && table.slots_there <= table.slot_room);
+    FUZZ_CHECK(hf_table_take_slots(&table, table.capacity) == 0);
     FUZZ_CHECK(hf_text_pool_create(&table, &pool) == 0);
-    for (uint32_t i = 0; i < table.capacity; i++) {
+    for (uint32_t i = 0; i < table.slots_there; i++) {
         bool odd;
 
         if (hf_slot_peek(&table, i, &view, &odd) == 0)

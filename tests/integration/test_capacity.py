@@ -3,14 +3,14 @@
 import os
 import pathlib
 import re
+import subprocess
 import sys
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from rig import Agent, HolderError, main, scenario, wait_until  # noqa: E402
 
 EFULL = -305
-ROOM = 65536
+MOST = 1 << 20  # the largest capacity
 
 
 def table_of(agent):
@@ -61,7 +61,7 @@ def larger(run):
         agent.kill()
         agent = start(run, capacity)
         assert re.search(rf"{len(names)} leases readopted, 0 released, 0 lost", agent.err), agent.err
-        assert "stays" not in agent.err, agent.err
+        assert "warning" not in agent.err, agent.err
         for holder in holders:
             assert holder.answer()["held"] == 1
         assert capacity_of(run, agent) == capacity
@@ -82,7 +82,7 @@ def larger(run):
     job.wait()
 
 
-@scenario("back with a smaller capacity: the larger one stays, with one line about it, until nothing is held")
+@scenario("back with a smaller capacity: all leases are kept, and new ones are granted once there are fewer")
 def smaller(run):
     run.redis(3)
     agent = start(run, 30, fresh=True)
@@ -92,47 +92,47 @@ def smaller(run):
     for end in ("kill", "stop"):
         getattr(agent, end)()
         agent = start(run, 5)
-        assert len(re.findall(r"the capacity stays at 30 instead of 5", agent.err)) == 1, agent.err
+        assert len(re.findall(r"are in 20 slots, more than the capacity of 5: they are kept", agent.err)) == 1, agent.err
         assert "warning" not in agent.err, agent.err
-        assert capacity_of(run, agent) == 30
+        assert capacity_of(run, agent) == 5
         assert len(listed(run, agent)) == 20 and all(holder.held(i) for i in range(20))
-        holder.acquire(f"late-{time.monotonic_ns()}")
-        holder.release()
+        assert refused(holder, "one-more")
     extended([holder], 19)
-    for i in range(20):
+    for i in range(18):
         holder.release(i)
-    agent.stop()
-    agent = start(run, 5)
-    assert capacity_of(run, agent) == 5 and "stays" not in agent.err, agent.err
     for i in range(5):
         holder.acquire(f"again-{i}")
     assert refused(holder, "one-more")
+    assert holder.held(18) and holder.held(19) and len(listed(run, agent)) == 7
+    extended([holder], 19)
+    # The next one has nothing beyond its capacity.
+    holder.release(18)
+    holder.release(19)
+    agent.kill()
+    agent = start(run, 5)
+    assert "more than the capacity" not in agent.err and len(listed(run, agent)) == 5, agent.err
 
 
-@scenario("more than the table has room for: as much as that, and a warning that says what to do")
-def beyond_its_room(run):
+@scenario("the largest capacity takes no more memory from the start than the usual one")
+def largest(run):
     run.redis(3)
-    agent = start(run, 10, fresh=True)
-    holder = run.holder()
-    holder.acquire("job")
-    agent.kill()
-    agent = start(run, ROOM + 4000)
-    assert len(re.findall(r"warning: ", agent.err)) == 1, agent.err
-    assert re.search(rf"warning: restart the agent when no lease is held.* {ROOM + 4000}: .*room for {ROOM} leases",
-                     agent.err), agent.err
-    assert capacity_of(run, agent) == ROOM and holder.held()
-    extended([holder], 0)
-    # Killed with nothing held, it is made anew all the same.
-    holder.release()
-    agent.kill()
-    agent = start(run, ROOM + 4000)
-    assert capacity_of(run, agent) == ROOM + 4000 and "warning" not in agent.err, agent.err
+    sizes = []
+    for capacity in (8192, MOST):
+        agent = start(run, capacity, fresh=True)
+        table, journal = table_of(agent).stat(), (run.runtime_dir / agent.name / "journal").stat()
+        sizes.append((table.st_size, journal.st_size, journal.st_blocks))
+        assert table.st_blocks * 512 < 6 << 20, table
+        holder = run.holder(label=f"of-{capacity}")
+        holder.acquire("job")
+        holder.release()
+        agent.stop()
+    assert sizes[0][1:] == sizes[1][1:] and abs(sizes[0][0] - sizes[1][0]) < 2 << 20, sizes  # the history is longer
 
 
-@scenario("no memory in /dev/shm for a larger table: the old capacity, all leases kept, and a warning with the remedy", needs_root=True)
+@scenario("no memory in /dev/shm for another lease: refused in words, those that are held stay, and later there is some", needs_root=True)
 def no_memory(run):
     run.redis(3)
-    keeper = run.spawn("unshare", "-m", "sh", "-c", "mount -t tmpfs -o size=3m none /dev/shm && echo up && exec sleep 300",
+    keeper = run.spawn("unshare", "-m", "sh", "-c", "mount -t tmpfs -o size=4m none /dev/shm && echo up && exec sleep 300",
                        label="keeper")
     keeper.wait_out("up")
     inside = ["nsenter", "-m", "-t", str(keeper.popen.pid)]
@@ -145,21 +145,34 @@ def no_memory(run):
 
     agent = begin(50)
     holder = run.holder(agent)
-    holder.acquire("job")
+    for i in range(49):
+        holder.acquire(f"job-{i}")
     agent.kill()
+    full = [*inside, "sh", "-c", "cat /dev/zero > /dev/shm/rest 2>/dev/null"]
+    subprocess.run(full, check=False)
     agent = begin(60000)
-    agent.wait_err("readopted")
-    assert re.search(r"warning: make room in /dev/shm, or enlarge it, and restart the agent: the capacity stays at 50, .*"
-                     r"60000 leases", agent.err), agent.err
-    assert holder.held()
+    agent.wait_err("49 leases readopted")
+    holder.acquire("job-49")  # its slot was there before
+    for wait_ms in (0, 60_000):
+        try:
+            holder.acquire("one-more", 0, wait_ms)
+            raise AssertionError("granted without memory")
+        except HolderError as error:
+            assert error.code == EFULL and "no memory is left for more than 50 leases" in error.text, error
+            assert "/dev/shm" in error.text, error
+    assert all(holder.held(i) for i in range(50))
     extended([holder], 0)
-    agent.kill()
-    agent = begin(2000)
-    agent.wait_err("1 leases readopted")
-    assert "stays" not in agent.err, agent.err
+    holder.release(7)
+    holder.acquire("in-its-place")
+    subprocess.run([*inside, "rm", "/dev/shm/rest"], check=True)
     for i in range(100):
         holder.acquire(f"more-{i}")
-    assert holder.held(0)
+    subprocess.run(full, check=False)
+    assert agent.running and holder.held(0)
+    agent.kill()
+    agent = begin(60000)
+    agent.wait_err("150 leases readopted")
+    assert holder.held(0) and holder.held(49)
     agent.kill()
     keeper.kill()
 
@@ -174,8 +187,8 @@ def removed_and_smaller(run):
     agent.kill()
     table_of(agent).unlink()
     agent = start(run, 3)
-    assert "stays at 12 instead of 3" in agent.err, agent.err
-    assert capacity_of(run, agent) == 12
+    assert "are in 12 slots, more than the capacity of 3" in agent.err, agent.err
+    assert capacity_of(run, agent) == 3
     wait_until(lambda: not any(holder.held(i) for i in range(12)), 15, "the leases end at their V")
     wait_until(lambda: not any(run.holders_of(f"job-{i}") for i in range(12)), 15, "their keys are released")
 

@@ -14,7 +14,7 @@ static inline int journal_open(const char *dir, uint32_t capacity, int nodes, co
 
     if (rc < 0)
         return rc;
-    rc = journal_make(journal, why, why_size);
+    rc = journal_make(journal, capacity, why, why_size);
     if (rc < 0) {
         journal_close(journal);
         return rc;

@@ -54,7 +54,7 @@ static struct whole map_whole(int fd)
 
 static int make_like(int fd, const struct whole *like, mode_t mode)
 {
-    if (fd < 0 || fchmod(fd, mode) != 0 || posix_fallocate(fd, 0, (off_t)like->size) != 0)
+    if (fd < 0 || fchmod(fd, mode) != 0 || ftruncate(fd, (off_t)like->size) != 0)
         die("copy");
     return fd;
 }

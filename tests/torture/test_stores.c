@@ -200,12 +200,9 @@ static void recover_as_c(void)
     publish(1, 12, "c", put_text(12, "c"));
 }
 
-/* As hf_table_create() of an agent that starts with more. */
-static void raise_capacity(void)
+static void take_slots(void)
 {
-    table.capacity = ROOM;
-    atomic_store(&table.header->index_size, hf_index_size_for(ROOM));
-    atomic_store(&table.header->capacity, ROOM);
+    assert_int_equal(hf_table_take_slots(&table, ROOM), 0);
 }
 
 static const struct torture cases[] = {
@@ -232,7 +229,12 @@ static const struct torture cases[] = {
      recover_as_c},
     {"a removal that compacts the index", prepare_tombs, {remove_a, clear_a}, 1, recover_as_free},
     {"a rebuilt index", prepare_tombs, {rebuild}, 1, recover_as_a},
-    {"an index for more slots", prepare_tombs, {raise_capacity, rebuild}, 1, recover_as_a},
+    {"an index for more slots", prepare_tombs, {take_slots, rebuild}, 1, recover_as_a},
+    {"the first name with more slots",
+     prepare_a,
+     {take_slots, put_b, publish_b, add_b},
+     2,
+     recover_as_b},
     {"names that collide",
      prepare_collisions,
      {remove_a, clear_a, put_c_in_place_of_a, publish_c_in_place_of_a, add_c_in_place_of_a},
@@ -302,8 +304,9 @@ static void recover(const struct torture *t)
 {
     table.index_tombs = 0;
     /* As hf_table_create() finds it. */
-    table.capacity = atomic_load(&table.header->capacity);
-    atomic_store(&table.header->index_size, hf_index_size_for(table.capacity));
+    table.slots_there = atomic_load(&table.header->slots_there);
+    table.index_there = atomic_load(&table.header->index_size);
+    table.index_tried = 0;
     table.index_size = hf_index_size_in(atomic_load(&table.header->index_area));
     hf_text_pool_destroy(pool);
     assert_int_equal(hf_text_pool_create(&table, &pool), 0);
@@ -457,7 +460,6 @@ static void flip_before_it_is_filled(void)
 
     memset((void *)(table.index + (size_t)area * table.index_room), 0,
            table.index_size * sizeof(*table.index));
-    atomic_store(&table.header->index_areas, 2);
     atomic_store(&table.header->index_area, hf_index_area_word(area, table.index_size));
     compact_in_place();
 }

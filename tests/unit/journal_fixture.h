@@ -116,6 +116,12 @@ static inline void close_journal(void)
     journal = NULL;
 }
 
+static inline void reopen_as(uint32_t capacity)
+{
+    close_journal();
+    assert_int_equal(open_as(capacity, NODES, LIST, this_boot), HF_OK);
+}
+
 /* As the next agent does. */
 static inline void reopen(void)
 {

@@ -40,11 +40,14 @@ static inline void fixture_name(char name[HF_TABLE_NAME_MAX])
     assert_int_equal(hf_table_name(agent, true, 0, name), 0);
 }
 
+#define FIXTURE_ROOM 65536 /* slots: a smaller table than an agent's, that can be copied */
+
 static inline struct hf_table_spec fixture_spec(uint32_t capacity)
 {
     return (struct hf_table_spec){
         .agent_name = "test",
         .capacity = capacity,
+        .slot_room = FIXTURE_ROOM,
         .nodes = 3,
         .quorum = 2,
         .ttl_ms = 30000,

@@ -706,25 +706,6 @@ TEST(test_clients_are_bounded_by_descriptors)
     assert_int_equal(c.clients_per_uid, 0);
 }
 
-/* The table of an earlier agent had no room for more. */
-TEST(test_shares_are_of_the_capacity_in_force)
-{
-    struct config c = {.capacity = 1000, .leases_per_uid = 750, .waiters_per_uid = 100};
-
-    config_bound_leases(&c, 1000);
-    config_bound_leases(&c, 5000);
-    assert_int_equal(c.leases_per_uid, 750);
-    config_bound_leases(&c, 200);
-    assert_int_equal(c.leases_per_uid, 150);
-    assert_int_equal(c.waiters_per_uid, 20);
-    c.capacity = 200;
-    config_bound_leases(&c, 1);
-    assert_int_equal(c.waiters_per_uid, 1); /* not 0, which is no limit */
-    c = (struct config){.capacity = 1000};
-    config_bound_leases(&c, 10);
-    assert_int_equal(c.leases_per_uid, 0);
-}
-
 int main(void)
 {
 #define ROW(test) cmocka_unit_test_setup_teardown(test, clean_environment, remove_file)
@@ -742,7 +723,6 @@ int main(void)
         ROW(test_list_hash),
         ROW(test_runtime_dir),
         ROW(test_clients_are_bounded_by_descriptors),
-        ROW(test_shares_are_of_the_capacity_in_force),
         ROW(test_keys),
         ROW(test_bad_key_formats),
         ROW(test_key_formats_for_patterns),

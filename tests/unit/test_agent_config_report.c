@@ -176,7 +176,7 @@ TEST(the_command_line_comes_first_and_is_no_line_of_the_file)
     assert_false(report.faults[0].of_file);
     assert_int_equal(report.exit, 64);
     assert_string_equal(config_fault_text(&report, &report.faults[0], text, sizeof(text)),
-                        "capacity: give a number from 1 to 16777216: 'x' is none");
+                        "capacity: give a number from 1 to 1048576: 'x' is none");
     assert_non_null(strstr(config_fault_text(&report, &report.faults[1], text, sizeof(text)),
                            ":2: ttl: give a time"));
     assert_int_equal(check("node = a\nttl = x\n", "--ttl=3s", NULL), HF_OK); /* overridden */

@@ -529,17 +529,6 @@ TEST(test_another_list_waits_for_what_is_valid)
     journal_remove(j);
 }
 
-TEST(test_without_leases_capacity_and_list_may_change)
-{
-    struct journal *j = opened(0);
-    uint32_t found = 9;
-
-    journal_close(j);
-    assert_int_equal(try_open(CAPACITY / 2, LIST, this_boot, &j, &found), HF_OK);
-    assert_int_equal(found, 0);
-    journal_remove(j);
-}
-
 int main(void)
 {
 #define ROW(test) cmocka_unit_test_setup_teardown(test, make_dir, remove_dir)
@@ -558,7 +547,6 @@ int main(void)
         ROW(test_a_file_that_others_can_reach_is_refused),
         ROW(test_another_boot_empties_it),
         ROW(test_another_list_waits_for_what_is_valid),
-        ROW(test_without_leases_capacity_and_list_may_change),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -159,9 +159,9 @@ static void assert_slot(uint32_t slot, const struct list_change *change)
     }
 }
 
-static void assert_all(uint32_t capacity, const struct list_change *change)
+static void assert_all(const struct list_change *change)
 {
-    assert_int_equal(open_as(capacity, change->nodes, change->hash, this_boot), HF_OK);
+    assert_int_equal(open_as(CAPACITY, change->nodes, change->hash, this_boot), HF_OK);
     assert_true(journal_is_kept(journal));
     assert_true(journal_table(journal) == TABLE);
     for (uint32_t slot = 0; slot < CAPACITY; slot++)
@@ -179,7 +179,7 @@ static void carries(const char *before, const char *after)
 
     fill(change.nodes_before);
     carry(&change);
-    assert_all(CAPACITY, &change);
+    assert_all(&change);
     put_at(2, JOURNAL_HELD, 3); /* the next agent goes on with it */
     assert_int_equal(get(2), HF_OK);
     close_journal();
@@ -198,14 +198,25 @@ TEST(leases_are_carried_from_list_to_list)
     carries("a1b2c3d4", "a1b2c3d4e5f6g7h8i9");
 }
 
-TEST(another_capacity_comes_later)
+/* More slots than a file takes room for at first. */
+TEST(all_slots_are_carried)
 {
+    enum { MORE = 5 * CAPACITY };
     struct list_change change = change_of("a1b2c3", "a1b2c3d4e5");
 
     fill(3);
+    assert_int_equal(open_as(MORE, 3, LIST, this_boot), HF_OK);
+    assert_int_equal(journal_take_slots(journal, MORE), HF_OK);
+    put_identity(MORE - 1, MORE);
+    put_at(MORE - 1, JOURNAL_HELD, 9);
+    close_journal();
     carry(&change);
-    assert_all(4 * CAPACITY, &change);
-    assert_int_equal(journal_capacity(journal), 4 * CAPACITY);
+    assert_int_equal(open_as(MORE, 5, change.hash, this_boot), HF_OK);
+    assert_int_equal(journal_slots_live(journal), MORE);
+    assert_int_equal(get(MORE - 1), HF_OK);
+    assert_int_equal(journal_generation(journal, MORE - 1), 9);
+    for (uint32_t slot = 0; slot < CAPACITY; slot++)
+        assert_slot(slot, &change);
 }
 
 /* As a next start does after a kill. */
@@ -217,12 +228,12 @@ TEST(twice_is_as_once)
     fill(3);
     carry(&change);
     carry(&change);
-    assert_all(CAPACITY, &change);
+    assert_all(&change);
     memcpy(moved.hash, moved.hash_before, sizeof(moved.hash)); /* the ids are the same */
     fill(3);
     carry(&moved);
     carry(&moved);
-    assert_all(CAPACITY, &moved);
+    assert_all(&moved);
 }
 
 /* (!) What only looked like a record does not become one. */
@@ -399,7 +410,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_server_is_the_same_by_id_and_address),
         cmocka_unit_test_setup_teardown(leases_are_carried_from_list_to_list, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(another_capacity_comes_later, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(all_slots_are_carried, set_up, tear_down),
         cmocka_unit_test_setup_teardown(twice_is_as_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_cannot_be_believed_stays_so, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_of_neither_list_is_left, set_up, tear_down),

@@ -55,7 +55,7 @@ static void a_new_table_is_what_was_asked_for(void **state)
     assert_int_equal(st.st_uid, geteuid());
     assert_int_equal(st.st_size, table.size);
     assert_int_equal(table.capacity, 16);
-    assert_int_equal(table.slot_room, HF_SLOT_ROOM);
+    assert_int_equal(table.slot_room, FIXTURE_ROOM);
     assert_int_equal(table.node_count, HF_NODES_MAX);
     assert_int_equal(table.text_units, 16 * HF_TEXT_MOST / HF_TEXT_UNIT);
     assert_int_equal(table.counter_count, HF_COUNTERS);
@@ -71,33 +71,57 @@ static void a_new_table_is_what_was_asked_for(void **state)
     shm_unlink(f.name);
 }
 
-/* The bytes of a table that must have memory: the rest is room. */
-static uint64_t in_use(const struct hf_table *table, uint32_t capacity, uint32_t areas)
+/* The bytes of slots, index and text that have memory. */
+static uint64_t in_use(const struct hf_table *table)
 {
-    uint64_t entries = 2 * (uint64_t)table->index_room - areas * hf_index_size_for(capacity);
-
-    return table->size - (table->slot_room - capacity) * sizeof(struct hf_slot) -
-           entries * sizeof(hf_index_entry) -
-           (table->text_room - (uint64_t)capacity * (HF_TEXT_FIRST / HF_TEXT_UNIT)) * HF_TEXT_UNIT;
+    return table->slots_there * sizeof(struct hf_slot) +
+           2 * (uint64_t)table->index_there * sizeof(hf_index_entry) +
+           table->text_there * HF_TEXT_UNIT;
 }
 
-/* There is memory for the slots, of the text for usual names, and for one area of the index; the rest are holes. */
+static uint64_t memory_of(const struct hf_table *table)
+{
+    struct stat st;
+
+    assert_int_equal(fstat(table->fd, &st), 0);
+    return (uint64_t)st.st_blocks * 512;
+}
+
+/* It is laid out for the largest capacity, whatever is configured; there is memory for the first slots, and for more as they
+ * are asked for. */
 static void a_table_takes_memory_as_it_is_needed(void **state)
 {
-    enum { CAPACITY = 65536, ROUNDING = 5 * 4096 };
-    struct hf_table table = fixture_table(CAPACITY);
-    struct stat st;
-    uint64_t full;
+    enum { STEP = HF_SLOTS_STEP, ROUNDING = 5 * 4096 };
+    struct fixture f = fixture_new();
+    struct hf_table table;
+    uint64_t others;
 
     (void)state;
-    assert_int_equal(table.slot_room, 4 * CAPACITY);
-    assert_int_equal(table.text_units, CAPACITY * (HF_TEXT_MOST / HF_TEXT_UNIT));
-    assert_int_equal(table.text_there, CAPACITY * (HF_TEXT_FIRST / HF_TEXT_UNIT));
+    f.spec.capacity = HF_SLOTS_MAX;
+    f.spec.slot_room = 0;
+    table = create_alive(&f);
+    assert_int_equal(table.slot_room, HF_SLOTS_MAX);
+    assert_int_equal(table.text_units, (uint64_t)HF_SLOTS_MAX * (HF_TEXT_MOST / HF_TEXT_UNIT));
+    assert_int_equal(table.slots_there, HF_SLOTS_FIRST);
+    assert_int_equal(table.index_there, 2 * HF_SLOTS_FIRST);
+    assert_int_equal(table.text_there, HF_SLOTS_FIRST * (HF_TEXT_FIRST / HF_TEXT_UNIT));
     assert_int_equal(table.header->text_there, table.text_there);
-    assert_int_equal(fstat(table.fd, &st), 0);
-    full = in_use(&table, CAPACITY, 1);
-    assert_in_range(st.st_blocks * 512, full, full + ROUNDING);
+    others = table.size - table.slot_room * sizeof(struct hf_slot) -
+             2 * (uint64_t)table.index_room * sizeof(hf_index_entry) -
+             table.text_room * HF_TEXT_UNIT;
+    for (uint32_t slots = HF_SLOTS_FIRST; slots <= 20 * STEP; slots += STEP) {
+        assert_int_equal(hf_table_take_slots(&table, slots), 0);
+        assert_int_equal(table.slots_there, slots);
+        assert_int_equal(table.header->slots_there, slots);
+        assert_int_equal(table.header->index_size, hf_index_size_for(slots));
+        assert_in_range(memory_of(&table), in_use(&table) + others - 2 * 4096,
+                        in_use(&table) + others + ROUNDING);
+    }
+    assert_int_equal(hf_table_take_slots(&table, STEP), 0); /* it has them */
+    assert_int_equal(table.slots_there, 20 * STEP);
+    assert_int_equal(hf_table_take_slots(&table, HF_SLOTS_MAX + 1), HF_EFULL);
     hf_table_close(&table);
+    shm_unlink(f.name);
 }
 
 static void the_mode_does_not_depend_on_the_umask(void **state)
@@ -237,7 +261,7 @@ static void what_cannot_be_made_is_refused_with_the_limits(void **state)
         uint32_t capacity, nodes;
         mode_t mode;
     } bad[] = {
-        {0, 3, 0644},  {(1 << 24) + 1, 3, 0644}, {16, 0, 0644}, {16, HF_NODES_MAX + 1, 0644},
+        {0, 3, 0644},  {(1 << 20) + 1, 3, 0644}, {16, 0, 0644}, {16, HF_NODES_MAX + 1, 0644},
         {16, 3, 0666}, {16, 3, 04644},
     };
 
@@ -247,7 +271,7 @@ static void what_cannot_be_made_is_refused_with_the_limits(void **state)
         f.spec.nodes = bad[i].nodes;
         f.spec.mode = bad[i].mode;
         assert_int_equal(create(&f, &table, &warm), HF_EINVAL);
-        assert_says(&f, "16777216");
+        assert_says(&f, "1048576");
         assert_false(exists(&f));
     }
 }
@@ -302,7 +326,6 @@ static void a_table_with_more_text_is_kept(void **state)
 
     (void)state;
     f.spec.text_units = 200;
-    f.spec.slot_room = 16;
     table = create_alive(&f);
     atomic_store(&table.header->text_there, 190);
     hf_table_close(&table);
@@ -315,7 +338,7 @@ static void a_table_with_more_text_is_kept(void **state)
     shm_unlink(f.name);
 }
 
-/* --- growing ---------------------------------------------------------------------------------- */
+/* --- capacity --------------------------------------------------------------------------------- */
 
 /* As an agent that starts again with leases of the first slots. */
 static struct hf_table start_again_with(struct fixture *f, uint32_t capacity)
@@ -327,6 +350,7 @@ static struct hf_table start_again_with(struct fixture *f, uint32_t capacity)
     f->spec.slots_live = 8;
     assert_int_equal(create(f, &table, &warm), 0);
     assert_true(warm);
+    assert_string_equal(f->why, "");
     hf_index_rebuild(&table);
     hf_table_set_state(&table, HF_TABLE_ALIVE);
     return table;
@@ -339,7 +363,7 @@ static void hold_name(struct hf_table *table, uint32_t slot, const char *name, u
     struct hf_slot_view view;
 
     assert_int_equal(hf_text_pool_create(table, &pool), 0);
-    for (uint32_t i = 0; i < table->capacity; i++)
+    for (uint32_t i = 0; i < table->slots_there; i++)
         if (hf_slot_read(table, i, &view) == 0)
             assert_int_equal(hf_text_pool_reserve(pool, atomic_load(&table->slots[i].text_off),
                                                   view.name_len, 0, 0),
@@ -360,9 +384,9 @@ static void sees(const struct hf_table *reader, const char *name, uint32_t slot)
 }
 
 /* Whoever has it mapped sees the same words, and all that is put where there was nothing when it was mapped. */
-static void a_table_grows_in_its_place(void **state)
+static void more_slots_come_in_their_place(void **state)
 {
-    static const uint32_t steps[] = {16, 40000, 65536};
+    static const uint32_t steps[] = {16, 40000, FIXTURE_ROOM};
     struct fixture f = fixture_new();
     struct hf_table table = create_alive(&f), reader, later;
     struct hf_slot_view view;
@@ -374,18 +398,19 @@ static void a_table_grows_in_its_place(void **state)
     sees(&reader, "first", 7);
     for (uint32_t i = 1; i < HF_LENGTH(steps); i++) {
         uint32_t before = steps[i - 1], now = steps[i];
-        struct stat st;
         char name[16];
 
-        assert_int_equal(hf_slot_read(&reader, before, &view), HF_EINVAL);
         hf_table_close(&table);
         table = start_again_with(&f, now);
-        assert_string_equal(f.why, "");
         assert_int_equal(table.header->epoch, epoch);
         assert_int_equal(table.header->incarnation, i);
         assert_int_equal(table.capacity, now);
-        assert_int_equal(table.index_size, hf_index_size_for(now));
         assert_int_equal(hf_table_capacity(&reader), now);
+        assert_int_equal(hf_table_slots(&reader), before);
+        assert_int_equal(hf_slot_read(&reader, before, &view), HF_EINVAL);
+        assert_int_equal(hf_index_add(&table, "x", 1, before), HF_EINVAL);
+        assert_int_equal(hf_table_take_slots(&table, now), 0);
+        assert_int_equal(hf_table_slots(&reader), now);
         assert_int_equal(hf_slot_read(&reader, now - 1, &view), HF_ENOTHELD);
         assert_int_equal(hf_slot_read(&reader, now, &view), HF_EINVAL);
         assert_true(hf_check_holds(atomic_load(&reader.slots[7].check), 3, (hf_time){0}));
@@ -393,9 +418,10 @@ static void a_table_grows_in_its_place(void **state)
 
         snprintf(name, sizeof(name), "lease %u", i);
         hold_name(&table, now - 1, name, 1);
+        assert_int_equal(table.index_size, hf_index_size_for(now));
         sees(&reader, name, now - 1);
-        assert_int_equal(fstat(table.fd, &st), 0);
-        assert_true((uint64_t)st.st_blocks * 512 >= in_use(&table, now, 2));
+        sees(&reader, "first", 7);
+        assert_true(memory_of(&table) >= in_use(&table));
         assert_int_equal(open_it(&f, &later), 0);
         sees(&later, name, now - 1);
         hf_table_close(&later);
@@ -405,22 +431,19 @@ static void a_table_grows_in_its_place(void **state)
     shm_unlink(f.name);
 }
 
-/* Killed before the index was made anew: the next agent has memory for a larger one all the same. */
-static void a_growth_that_was_not_finished_is(void **state)
+/* Killed before the index was made anew: the next agent makes it. */
+static void an_index_that_was_not_made_larger_is(void **state)
 {
     struct fixture f = fixture_new();
     struct hf_table table = create_alive(&f), reader;
-    bool warm = false;
 
     (void)state;
     hold_name(&table, 7, "first", 3);
-    hf_table_close(&table);
-    f.spec.capacity = 5000;
-    f.spec.slots_live = 8;
-    assert_int_equal(create(&f, &table, &warm), 0);
+    assert_int_equal(hf_table_take_slots(&table, 5000), 0);
     assert_true(table.index_size < hf_index_size_for(5000)); /* the one in use */
     hf_table_close(&table);
-    table = start_again_with(&f, 5000);
+    table = start_again_with(&f, 16);
+    assert_int_equal(table.slots_there, 5000);
     assert_int_equal(table.index_size, hf_index_size_for(5000));
     assert_int_equal(open_it(&f, &reader), 0);
     sees(&reader, "first", 7);
@@ -429,48 +452,48 @@ static void a_growth_that_was_not_finished_is(void **state)
     shm_unlink(f.name);
 }
 
-static void a_larger_table_stays_while_leases_are_held(void **state)
+/* A larger index in which an entry finds no place is not tried at each name anew. */
+static void an_index_that_cannot_be_made_larger_stays(void **state)
 {
     struct fixture f = fixture_new();
     struct hf_table table = create_alive(&f);
+    uint32_t size = table.index_size, fakes = 0;
 
     (void)state;
-    hf_table_close(&table);
-    table = start_again_with(&f, 9);
-    assert_string_equal(f.why, "");
-    assert_int_equal(table.capacity, 16);
-    assert_int_equal(table.header->capacity, 16);
+    hold_name(&table, 7, "first", 3);
+    /* Of one hash, and more than there are probes. */
+    for (uint32_t i = 0; fakes < HF_INDEX_PROBES + 1; i++)
+        if (atomic_load(&table.index[i]) == 0)
+            atomic_store(&table.index[i], (uint64_t)99 << 32 | ++fakes);
+    assert_int_equal(hf_table_take_slots(&table, 5000), 0);
+    hold_name(&table, 8, "second", 1);
+    assert_int_equal(table.index_size, size);
+    for (uint32_t i = 0; i < size; i++)
+        if (atomic_load(&table.index[i]) >> 32 == 99)
+            atomic_store(&table.index[i], 0);
+    hold_name(&table, 9, "third", 1);
+    assert_int_equal(table.index_size, size);
+    sees(&table, "first", 7);
+    sees(&table, "third", 9);
     hf_table_close(&table);
     shm_unlink(f.name);
 }
 
-static void it_grows_no_further_than_its_room(void **state)
+static void a_smaller_capacity_keeps_all_slots(void **state)
 {
     struct fixture f = fixture_new();
-    struct hf_table table;
+    struct hf_table table = create_alive(&f), reader;
 
     (void)state;
-    f.spec.slot_room = 32;
-    table = create_alive(&f);
+    hold_name(&table, 15, "last", 3);
     hf_table_close(&table);
-    table = start_again_with(&f, 64);
-    assert_says(&f, "capacity of 64");
-    assert_says(&f, "room for 32 leases");
-    assert_says(&f, "when no lease is held");
-    assert_int_equal(table.capacity, 32);
-    hf_table_close(&table);
-    table = start_again_with(&f, 32);
-    assert_string_equal(f.why, "");
-    hf_table_close(&table);
-    /* As of an agent that knew of no room to grow. */
-    f.spec.capacity = f.spec.slot_room = 24;
-    f.spec.slots_live = 0;
-    assert_int_equal(create(&f, &table, &(bool){false}), 0);
-    assert_int_equal(table.slot_room, 24);
-    hf_table_close(&table);
-    table = start_again_with(&f, 30);
-    assert_says(&f, "room for 24 leases");
-    assert_int_equal(table.capacity, 24);
+    table = start_again_with(&f, 3);
+    assert_int_equal(table.capacity, 8); /* as many as the journal has leases */
+    assert_int_equal(table.header->capacity, 3);
+    assert_int_equal(table.slots_there, 16);
+    assert_int_equal(open_it(&f, &reader), 0);
+    sees(&reader, "last", 15);
+    hf_table_close(&reader);
     hf_table_close(&table);
     shm_unlink(f.name);
 }
@@ -484,6 +507,7 @@ static void a_new_one_has_room_for_what_is_held(void **state)
     f.spec.slots_live = 50;
     table = create_alive(&f);
     assert_int_equal(table.capacity, 50);
+    assert_int_equal(table.slots_there, 50);
     hf_table_close(&table);
     shm_unlink(f.name);
 }
@@ -544,11 +568,10 @@ static void a_table_of_another_minor_version_is_kept(void **state)
 /* Changes the spec, or the header of the object that was left, so that it cannot be kept. */
 enum unfit {
     FRESH,
-    SMALLER,
-    LARGER,
+    LARGER_THAN_ITS_ROOM,
     MORE_TEXT,
     FEWER_THAN_LIVE,
-    MORE_THAN_THE_JOURNAL,
+    INDEX,
     BOOT,
     TIMENS,
     TIMENS_OFFSET,
@@ -567,20 +590,18 @@ static void make_unfit(enum unfit how, struct fixture *f, struct hf_table_header
     case FRESH:
         f->spec.fresh = true;
         break;
-    case SMALLER:
-        f->spec.capacity = 15;
-        break;
-    case LARGER:
-        f->spec.capacity = 17;
+    case LARGER_THAN_ITS_ROOM:
+        f->spec.capacity = FIXTURE_ROOM + 1;
+        f->spec.slot_room = 0;
         break;
     case MORE_TEXT:
-        f->spec.text_units = (uint64_t)HF_SLOT_ROOM * HF_TEXT_MOST / HF_TEXT_UNIT + 1;
+        f->spec.text_units = (uint64_t)FIXTURE_ROOM * HF_TEXT_MOST / HF_TEXT_UNIT + 1;
         break;
     case FEWER_THAN_LIVE:
         f->spec.slots_live = 17;
         break;
-    case MORE_THAN_THE_JOURNAL:
-        f->spec.slots_live = f->spec.slots_most = f->spec.capacity = 15;
+    case INDEX:
+        atomic_store(&header->slots_there, 1000); /* its index is for 16 */
         break;
     case BOOT:
         f->spec.boot_id[15] ^= 1;
@@ -812,10 +833,10 @@ int main(void)
         cmocka_unit_test(what_cannot_be_made_is_refused_with_the_limits),
         cmocka_unit_test(an_earlier_agents_table_is_kept),
         cmocka_unit_test(a_table_with_more_text_is_kept),
-        cmocka_unit_test(a_table_grows_in_its_place),
-        cmocka_unit_test(a_growth_that_was_not_finished_is),
-        cmocka_unit_test(a_larger_table_stays_while_leases_are_held),
-        cmocka_unit_test(it_grows_no_further_than_its_room),
+        cmocka_unit_test(more_slots_come_in_their_place),
+        cmocka_unit_test(an_index_that_was_not_made_larger_is),
+        cmocka_unit_test(an_index_that_cannot_be_made_larger_stays),
+        cmocka_unit_test(a_smaller_capacity_keeps_all_slots),
         cmocka_unit_test(a_new_one_has_room_for_what_is_held),
         cmocka_unit_test(a_table_of_another_minor_version_is_kept),
         cmocka_unit_test(a_table_that_cannot_be_kept_is_replaced),

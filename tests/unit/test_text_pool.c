@@ -214,6 +214,7 @@ static void text_grows_to_the_most_that_there_may_be(void **state)
     hf_table_set_state(&f.table, HF_TABLE_ALIVE);
     assert_int_equal(hf_table_open(name, geteuid(), &reader, why, sizeof(why)), 0);
     assert_int_equal(hf_text_pool_create(&f.table, &f.pool), 0);
+    assert_int_equal(hf_table_take_slots(&f.table, CAPACITY), 0);
     for (uint32_t i = 0; i < CAPACITY; i++) {
         assert_int_equal(put(&f, HF_TEXT_MOST, &off), 0);
         assert_int_equal(off, i * MOST);

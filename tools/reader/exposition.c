@@ -199,7 +199,7 @@ static void write_leases(const struct hf_metrics *m)
     uint64_t count[HF_SLOT_LOSING + 1] = {0};
     int64_t least = INT64_MAX;
 
-    for (uint32_t i = 0; i < end && i < hf_table_capacity(m->table); i++) {
+    for (uint32_t i = 0; i < end && i < hf_table_slots(m->table); i++) {
         const struct hf_slot *slot = &m->table->slots[i];
         uint64_t word = atomic_load_explicit(&slot->check, memory_order_acquire);
         int64_t left = (int64_t)((word & HF_CHECK_TIME_MASK) << HF_CHECK_TIME_SHIFT) - m->e->now.ns;

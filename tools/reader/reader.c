@@ -224,9 +224,9 @@ static bool passes(const struct reader_filter *filter, const struct hf_slot_view
 static uint32_t slots_end(const struct hf_table *table)
 {
     uint32_t used = atomic_load_explicit(&table->header->slots_used, memory_order_acquire);
-    uint32_t capacity = hf_table_capacity(table);
+    uint32_t slots = hf_table_slots(table);
 
-    return used < capacity ? used : capacity;
+    return used < slots ? used : slots;
 }
 
 static uint32_t state_of(const struct hf_slot *slot)

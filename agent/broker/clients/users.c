@@ -197,10 +197,10 @@ static int judge_places(const struct clients *clients, const struct user *u, uin
                         char *text, size_t size)
 {
     const struct config *c = clients->config;
-    uint64_t capacity = clients->agent->table.capacity, others = places_of_others(clients, u);
+    uint64_t capacity = c->capacity, others = places_of_others(clients, u);
     uint64_t own = u->leases + u->waiters + 1;
     uint64_t most = c->leases_per_uid > c->waiters_per_uid ? c->leases_per_uid : c->waiters_per_uid;
-    uint64_t most_units = clients->agent->table.text_units * most / clients->agent->table.capacity;
+    uint64_t most_units = clients->agent->table.text_units * most / capacity;
 
     if (!c->leases_per_uid || !c->waiters_per_uid)
         return HF_OK;

@@ -67,6 +67,7 @@ struct locks {
     uint32_t *generations;
     uint32_t slots_used; /* slots below it were ever used */
     uint32_t next_slot;  /* slots below it are in use, at rest, or retired */
+    bool no_memory;      /* for the slot that was asked for last */
     struct resource_queue idle, stalled;
     struct hf_text_pool *text;
     struct old_text *old_texts; /* per slot, within readopt() */

@@ -160,7 +160,7 @@ static int reserve_texts(struct locks *locks)
             locks->old_texts[slot] = old_text_of(locks, slot, &rec);
     }
     for (uint32_t slot = locks->slots_used;
-         slot < locks->agent->table.capacity && locks->agent->warm; slot++)
+         slot < locks->agent->table.slots_there && locks->agent->warm; slot++)
         clear_unused(locks, slot);
     return HF_OK;
 }

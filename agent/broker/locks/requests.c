@@ -156,9 +156,7 @@ void request_acquire(struct locks *locks, struct session *s, const struct hf_req
     }
     rc = resource_get(locks, q->name, q->name_len, &r);
     if (rc < 0) {
-        snprintf(text, sizeof(text),
-                 "all %u leases of this agent are in use; release some, or raise its capacity",
-                 locks->agent->table.capacity);
+        resources_say_full(locks, text, sizeof(text));
         refuse(locks, s, q, rc, rc == HF_EFULL ? text : "");
         return;
     }

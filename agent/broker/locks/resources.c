@@ -2,6 +2,7 @@
  * the name between holds, so that a lock that is acquired again and again stays where it is. */
 #include "agent/broker/locks/resources.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -191,13 +192,33 @@ void resource_rouse(struct resource *r)
     TAILQ_REMOVE(&resource_locks(r)->idle, r, idle_link);
 }
 
+/* (!) Before anybody writes to the slot: without memory that would raise SIGBUS. Journal and table take it for many
+ * slots at a time. */
+static bool slot_has_memory(struct locks *locks, uint32_t slot)
+{
+    struct journal *journal = locks->agent->journal;
+    struct hf_table *table = &locks->agent->table;
+    uint32_t upto = slot / HF_SLOTS_STEP * HF_SLOTS_STEP + HF_SLOTS_STEP;
+
+    if (slot < journal_slots(journal) && slot < table->slots_there)
+        return true;
+    if (upto > table->capacity)
+        upto = table->capacity;
+    locks->no_memory =
+        journal_take_slots(journal, upto) < 0 || hf_table_take_slots(table, upto) < 0;
+    return !locks->no_memory;
+}
+
 /* A slot for a new name: one never used, else the one longest at rest. So readers that just looked a
- * lease up see its end, and not another name, for as long as possible. */
+ * lease up see its end, and not another name, for as long as possible. Slots beyond the capacity had leases of an earlier
+ * agent, and are given to no other name. */
 static int slot_take(struct locks *locks, uint32_t *ret_slot)
 {
+    uint32_t capacity = locks->config->capacity;
     struct resource *oldest;
 
-    while (locks->next_slot < locks->agent->table.capacity) {
+    locks->no_memory = false;
+    while (locks->next_slot < capacity && slot_has_memory(locks, locks->next_slot)) {
         uint32_t slot = locks->next_slot++;
 
         if (locks->by_slot[slot] || locks->generations[slot] >= HF_GEN_MAX)
@@ -214,12 +235,26 @@ static int slot_take(struct locks *locks, uint32_t *ret_slot)
         uint32_t slot = oldest->slot;
 
         resource_forget(oldest);
-        if (locks->generations[slot] >= HF_GEN_MAX)
+        if (slot >= capacity || locks->generations[slot] >= HF_GEN_MAX)
             continue;
         *ret_slot = slot;
         return HF_OK;
     }
     return HF_EFULL;
+}
+
+void resources_say_full(const struct locks *locks, char *text, size_t size)
+{
+    if (locks->no_memory)
+        snprintf(
+            text, size,
+            "no memory is left for more than %u leases; release some, or make room in /dev/shm "
+            "and in the agent's directory",
+            locks->next_slot);
+    else
+        snprintf(text, size,
+                 "all %u leases of this agent are in use; release some, or raise its capacity",
+                 locks->config->capacity);
 }
 
 int resource_get(struct locks *locks, const void *name, size_t name_len,

@@ -90,6 +90,8 @@ int resource_at(struct locks *locks, const void *name, size_t name_len, uint32_t
                 struct resource **ret_resource);
 /* Moves it to another slot, when this one's generations are used up. HF_EFULL. */
 int resource_move(struct resource *r);
+/* Why the last resource_get() gave HF_EFULL. */
+void resources_say_full(const struct locks *locks, char *text, size_t size);
 /* Nobody needs it now: its slot keeps the name until another name needs the
  * slot. Does nothing while it is in use. */
 void resource_rest(struct resource *r);
