@@ -12,7 +12,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from jobs import TOUGH, TTL_S, Job, S, Watcher, assert_at, assert_killed_in_time, children, python, ready, without_groups  # noqa: E402
-from rig import BUILD, OTHER_UID, SLOW, alive, boottime_ns, main, scenario, wait_until  # noqa: E402
+from rig import BUILD, OTHER_UID, SLOW, alive, boottime_ns, main, scenario, stat_letter, wait_until  # noqa: E402
 
 # A job that tells each signal which it gets, and whose child does, too; USR2 ends either.
 COUNTS = """
@@ -371,6 +371,58 @@ def older_children(run):
         os.kill(older, signal.SIGKILL)
         wait_until(lambda: log.exists() and log.read_text() == "first\nend\n", what="its end")
         assert "left processes" not in process.err, process.err
+
+
+# --- what another process traces -----------------------------------------------------------------------
+
+
+# Traces a process, and never reaps it.
+TRACER = """
+import ctypes, sys, time
+SEIZE = 0x4206
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long] * 4
+assert libc.ptrace(SEIZE, int(sys.argv[1]), 0, 0) == 0, ctypes.get_errno()
+libc.prctl(15, b"trac\\ner")  # PR_SET_NAME
+print("traces", flush=True)
+time.sleep(120)
+"""
+
+SAYS_TRACED = r"job: process {} \(\S+\) is dead, but process {} \(trac\\ner\) traces it and does not reap it; the lock is released"
+
+
+def trace(run, pid):
+    tracer = run.spawn(*python(TRACER), pid, label="tracer")
+    tracer.wait_out("traces")
+    return tracer
+
+
+@scenario("a dead process that another one traces and does not reap keeps no lock, and is told once", needs_root=True, sanitizers=False)
+def traced(run):
+    within = without_groups()
+    ready(run)
+    for how in ("killed", "released", "left behind", "without the inner guardian"):
+        child = how == "left behind"
+        job = Job(run, "-t", f"{TTL_S}s", "job", "sh", "-c", "sleep 99 & echo up; read x" if child else "echo up; exec sleep 99",
+                  stdin=subprocess.PIPE, within=within).up()
+        inner = job.inner()
+        pid = wait_until(lambda: children(inner), what="the job")[0]  # noqa: B023
+        if child:
+            pid = wait_until(lambda: children(pid, "sleep"), what="its child")[0]  # noqa: B023
+        tracer = trace(run, pid)
+        if how == "released":
+            assert run.holdfast("release", "job").rc == 0
+        elif child:
+            job.process.popen.stdin.close()
+        else:
+            os.kill(inner if how.startswith("without") else pid, signal.SIGKILL)
+        assert job.wait(20) == {"released": 124, "left behind": 1}.get(how, 125), (how, job.process.err)
+        job.process.wait_err(SAYS_TRACED.format(pid, tracer.pid), 1)
+        assert job.process.err.count("traces it") == 1, job.process.err
+        assert stat_letter(pid) == "Z"
+        run.keys_gone("job", 2)
+        tracer.kill()
+        wait_until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), what="somebody reaps it")  # noqa: B023
 
 
 if __name__ == "__main__":

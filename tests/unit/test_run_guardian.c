@@ -22,6 +22,8 @@
 static struct {
     bool dies; /* the tree, with the next hunt */
     bool group_empty;
+    bool traced; /* only the dead are left */
+    pid_t tracer;
     unsigned living;          /* as a scan finds it */
     unsigned long long start; /* of the one that is named */
     int hunts, scans, group_kills, signals[4], signal_count;
@@ -60,6 +62,14 @@ int tree_signal(struct tree *tree, int signal, struct tree_outcome *ret_outcome)
                                                           .state = 'D',
                                                           .command = "stu\nck"}};
     return 0;
+}
+
+bool tree_is_traced(const struct tree *tree, struct tree_traced *ret_traced)
+{
+    (void)tree;
+    *ret_traced = (struct tree_traced){
+        .pid = 5, .tracer = fake.tracer, .command = "job", .tracer_command = "gd\nb"};
+    return fake.traced;
 }
 
 bool tree_hunt(struct tree *tree, tree_reaped_fn *fn, void *arg)
@@ -388,6 +398,35 @@ static void a_release_that_fails_is_told(void **state)
                         "a: not released: an error; its key ends by itself within the TTL");
 }
 
+/* Who traces it may be about to reap it. */
+static void the_dead_that_others_trace_keep_no_lock(void **state)
+{
+    struct guardian g = begin();
+
+    (void)state;
+    assert_true(guardian_is_over(&g, true, after_ms(0)));
+    fake.traced = true;
+    fake.tracer = 6;
+    fake.living = 0;
+    assert_false(guardian_is_over(&g, false, after_ms(0)));
+    fake.traced = false;
+    assert_false(guardian_is_over(&g, false, after_ms(900)));
+    fake.traced = true;
+    assert_false(guardian_is_over(&g, false, after_ms(1200)));
+    assert_false(guardian_is_over(&g, false, after_ms(2100)));
+    fake.living = 1;
+    assert_false(guardian_is_over(&g, false, after_ms(2400)));
+    fake.living = 0;
+    fake.group_empty = false;
+    assert_false(guardian_is_over(&g, false, after_ms(2700)));
+    assert_int_equal(fake.said_count, 0);
+    fake.group_empty = true;
+    assert_true(guardian_is_over(&g, false, after_ms(3000)));
+    assert_string_equal(fake.said,
+                        "a: process 5 (job) is dead, but process 6 (gd\\nb) traces it and does "
+                        "not reap it; the lock is released all the same");
+}
+
 static void words_pass_and_a_dead_peer_is_no_matter(void **state)
 {
     struct guardian g = begin(), other = begin();
@@ -422,6 +461,7 @@ int main(void)
         cmocka_unit_test(a_run_that_failed_is_taken_back_if_that_is_wanted),
         cmocka_unit_test(what_the_release_finds_lost_was_not_held),
         cmocka_unit_test(a_release_that_fails_is_told),
+        cmocka_unit_test(the_dead_that_others_trace_keep_no_lock),
         cmocka_unit_test(words_pass_and_a_dead_peer_is_no_matter),
     };
 

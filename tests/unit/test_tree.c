@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -191,11 +192,14 @@ static void stopped_is_told(void)
     int status;
     pid_t pid = fork();
 
-    if (pid == 0)
+    if (pid == 0) {
+        die_with_parent();
+        raise(SIGSTOP);
         for (;;)
             pause();
+    }
+    alarm(20); /* it acts at once, or never */
     CHECK(tree_init(&tree, 0) == 0);
-    CHECK(kill(pid, SIGSTOP) == 0);
     CHECK(waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status));
     CHECK(tree_signal(&tree, SIGTERM, NULL) == 0);
     CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
@@ -478,6 +482,64 @@ static void many_left_alone(void)
     tree_free(&tree);
 }
 
+static _Noreturn void trace(int to, int from)
+{
+    pid_t pid;
+
+    die_with_parent();
+    CHECK(read(to, &pid, sizeof(pid)) == sizeof(pid));
+    CHECK(ptrace(PTRACE_SEIZE, pid, 0, 0) == 0);
+    CHECK(write(from, "", 1) == 1);
+    sleep_for_ever();
+}
+
+static pid_t fork_sleeper(void)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        die_with_parent();
+        prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+        sleep_for_ever();
+    }
+    return pid;
+}
+
+/* Dead, and not ours to reap. */
+static void traced(void)
+{
+    int to[2], from[2];
+    struct tree_traced found;
+    struct tree tree;
+    pid_t tracer, pid, living;
+    char ready;
+
+    CHECK(pipe(to) == 0 && pipe(from) == 0);
+    tracer = fork();
+    if (tracer == 0)
+        trace(to[0], from[1]);
+    CHECK(tree_init(&tree, 0) == 0 && tree_leave_alone(&tree) == 0);
+    CHECK(!tree_is_traced(&tree, &found)); /* nobody */
+    living = fork_sleeper();
+    pid = fork_sleeper();
+    nap();
+    CHECK(write(to[1], &pid, sizeof(pid)) == sizeof(pid) && read(from[0], &ready, 1) == 1);
+    CHECK(kill(pid, SIGKILL) == 0);
+    wait_for_living(&tree, 1);
+    CHECK(!tree_reap(&tree, ignore, NULL) && !tree_is_traced(&tree, &found));
+    CHECK(kill(living, SIGKILL) == 0);
+    for (int i = 0; i < PATIENCE_MS && kill(living, 0) == 0; i++) {
+        CHECK(!tree_reap(&tree, ignore, NULL));
+        nap();
+    }
+    CHECK(tree_is_traced(&tree, &found) && found.pid == pid && found.tracer == tracer);
+    CHECK(kill(tracer, SIGKILL) == 0);
+    for (int i = 0; i < PATIENCE_MS && !tree_reap(&tree, ignore, NULL); i++)
+        nap();
+    CHECK(kill(pid, 0) < 0);
+    tree_free(&tree);
+}
+
 /* A group of our own session that the tree has made dies at once, whoever of it is seen. */
 static void own_group(void)
 {
@@ -506,6 +568,7 @@ static void own_group(void)
 
 APART(empty_tree)
 APART(left_alone)
+APART(traced)
 APART(many_left_alone)
 APART(own_group)
 APART(daemonised)
@@ -532,6 +595,7 @@ int main(void)
         cmocka_unit_test(unreaped_test),         cmocka_unit_test(left_alone_test),
         cmocka_unit_test(own_group_test),        cmocka_unit_test(stopped_is_told_test),
         cmocka_unit_test(some_at_a_time_test),   cmocka_unit_test(many_left_alone_test),
+        cmocka_unit_test(traced_test),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

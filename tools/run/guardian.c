@@ -20,6 +20,9 @@
 #define KILL_COMPLAIN_NS   (1000 * NS_PER_MS)
 #define KILL_GIVE_UP_NS    (10000 * NS_PER_MS)
 
+#define TRACED_PAUSE_NS    (200 * NS_PER_MS)
+#define TRACED_PATIENCE_NS (1000 * NS_PER_MS) /* for a tracer that is about to reap */
+
 enum timeline_phase guardian_judge(struct guardian *g, int64_t now_ns)
 {
     int64_t valid_ns = hold_valid_until_ns(&g->hold);
@@ -119,6 +122,47 @@ bool guardian_kill_failed(const struct guardian *g, int64_t now_ns)
 {
     return g->stubborn.since_ns && now_ns - g->stubborn.since_ns > KILL_GIVE_UP_NS &&
            now_ns > g->timeline.valid_ns;
+}
+
+static void say_traced(const struct guardian *g, const struct tree_traced *traced)
+{
+    char shown[4 * sizeof(traced->command)], tracer[4 * sizeof(traced->command)];
+
+    text_escape_str(shown, sizeof(shown), traced->command);
+    text_escape_str(tracer, sizeof(tracer), traced->tracer_command);
+    if (traced->tracer)
+        say("%s: process %d (%s) is dead, but process %d (%s) traces it and does not reap it; the "
+            "lock is "
+            "released all the same",
+            g->plan->name, (int)traced->pid, shown, (int)traced->tracer, tracer);
+    else
+        say("%s: process %d (%s) is dead, but a process of another PID namespace traces it and "
+            "does not reap "
+            "it; the lock is released all the same",
+            g->plan->name, (int)traced->pid, shown);
+}
+
+bool guardian_is_over(struct guardian *g, bool empty, int64_t now_ns)
+{
+    struct tree_outcome outcome;
+    struct tree_traced traced;
+
+    if (empty)
+        return cgroup_is_empty(&g->cgroup);
+    if (now_ns < g->traced_next_ns)
+        return false;
+    g->traced_next_ns = now_ns + TRACED_PAUSE_NS;
+    if (!tree_is_traced(&g->tree, &traced)) {
+        g->traced_since_ns = 0;
+        return false;
+    }
+    if (!g->traced_since_ns)
+        g->traced_since_ns = now_ns;
+    if (now_ns - g->traced_since_ns < TRACED_PATIENCE_NS || !cgroup_is_empty(&g->cgroup) ||
+        tree_signal(&g->tree, 0, &outcome) < 0 || outcome.living)
+        return false;
+    say_traced(g, &traced);
+    return true;
 }
 
 void guardian_say_left(const struct guardian *g)

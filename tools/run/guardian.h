@@ -70,6 +70,8 @@ struct guardian {
         int64_t since_ns; /* 0: there is none */
     } stubborn;           /* what was sent SIGKILL and lives */
     bool complained;
+    int64_t traced_since_ns,
+        traced_next_ns; /* only the dead are left, and others trace them; 0: not so */
 };
 
 /* Judges the lease now. */
@@ -84,6 +86,10 @@ void guardian_kill_in_time(struct guardian *g, int64_t now_ns);
 
 /* Whether one and the same process has resisted for long enough. */
 bool guardian_kill_failed(const struct guardian *g, int64_t now_ns);
+
+/* Whether no process of the job runs any more; `empty`: none is left either. A dead one that another process traces is that one's to
+ * reap, whenever it pleases: after a second it is told, and keeps no lock. */
+bool guardian_is_over(struct guardian *g, bool empty, int64_t now_ns);
 
 /* Reports that a process survives and that the lock is therefore not released. */
 void guardian_say_left(const struct guardian *g);

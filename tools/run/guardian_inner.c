@@ -298,7 +298,7 @@ static bool watch(struct inner *in)
 
         if (phase != TIMELINE_HELD && in->job)
             in->lost = true;
-        if (tree_reap(&g->tree, on_reaped, in) && cgroup_is_empty(&g->cgroup))
+        if (guardian_is_over(g, tree_reap(&g->tree, on_reaped, in), now_ns))
             return true;
         act(in, phase, now_ns);
         if (g->kill_since_ns)

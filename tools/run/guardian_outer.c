@@ -18,6 +18,7 @@ struct outer {
     pid_t inner; /* 0 when it is reaped */
     bool lost;
     int64_t reaped_ns; /* when the tree was seen to be empty; 0 not yet */
+    bool over;         /* no process of the job runs */
     bool unreleased;   /* the agent did not accept the release */
     bool told_to_end;  /* a signal came after the inner guardian was gone */
 };
@@ -114,13 +115,13 @@ static void await_release(struct outer *out, int64_t now_ns)
 }
 
 /* The inner guardian is gone. Returns true when nothing is left to do. */
-static bool after_inner(struct outer *out, bool empty, int64_t now_ns)
+static bool after_inner(struct outer *out, int64_t now_ns)
 {
     struct guardian *g = out->g;
     bool first;
 
     witness_end(&g->witness); /* a child, too, and the tree is empty when there is none */
-    if (atomic_load(&g->shared->gave_up) || atomic_load(&g->shared->reaped) || empty)
+    if (atomic_load(&g->shared->gave_up) || atomic_load(&g->shared->reaped) || out->over)
         return true;
     first = !g->kill_since_ns && !out->lost;
     guardian_kill_tree(g, now_ns);
@@ -136,7 +137,8 @@ static void watch(struct outer *out)
     for (;;) {
         int64_t now_ns = timeline_now_ns(), next_ns;
         enum timeline_phase phase = guardian_judge(g, now_ns);
-        bool empty = tree_reap(&g->tree, on_reaped, out) && cgroup_is_empty(&g->cgroup);
+
+        out->over = guardian_is_over(g, tree_reap(&g->tree, on_reaped, out), now_ns);
 
         /* Checked after the lease: a lease that the inner guardian has released is not lost. */
         if (atomic_load(&g->shared->reaped))
@@ -144,7 +146,7 @@ static void watch(struct outer *out)
         if (phase != TIMELINE_HELD)
             out->lost = true;
         if (!out->inner) {
-            if (after_inner(out, empty, now_ns))
+            if (after_inner(out, now_ns))
                 return;
         } else if (atomic_load(&g->shared->reaped)) {
             await_release(out, now_ns);
@@ -178,7 +180,7 @@ int guardian_outer(struct guardian *g, pid_t inner)
 
     if (atomic_load(&shared->gave_up))
         return shared->exit_code;
-    if (!atomic_load(&shared->reaped) &&
+    if (!atomic_load(&shared->reaped) && !out.over &&
         (!tree_reap(&g->tree, on_reaped, &out) || !cgroup_is_empty(&g->cgroup))) {
         guardian_say_left(g);
         return out.lost ? EXIT_LOST : EXIT_FAILED;

@@ -434,6 +434,47 @@ bool tree_reap(struct tree *tree, tree_reaped_fn *fn, void *arg)
            (tree->other_count > 0 && !tree->more && !tree->spare && only_others_are_left(tree));
 }
 
+static pid_t tracer_of(const struct tree *tree, pid_t pid)
+{
+    char path[32], text[1024];
+    const char *line;
+    ssize_t got;
+    int fd;
+
+    snprintf(path, sizeof(path), "%d/status", (int)pid);
+    fd = openat(dirfd(tree->proc), path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    got = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    line = strstr(text, "\nTracerPid:");
+    return line ? (pid_t)strtol(line + strlen("\nTracerPid:"), NULL, 10) : 0;
+}
+
+bool tree_is_traced(const struct tree *tree, struct tree_traced *ret_traced)
+{
+    char text[BELOW_BYTES];
+    struct children children = {.text = text, .room = sizeof(text)};
+    struct tree_process dead = {0}, tracer = {0};
+    size_t end;
+    pid_t pid;
+
+    if (tree->spare || tree->more || !read_children(tree, tree->root, &children) || children.cut)
+        return false;
+    for (end = children.size; (pid = child_before(&children, &end));)
+        if (!is_other(tree, pid) && (!read_stat(dirfd(tree->proc), pid, &dead) || dead.alive))
+            return false;
+    if (!dead.pid)
+        return false;
+    *ret_traced = (struct tree_traced){.pid = dead.pid, .tracer = tracer_of(tree, dead.pid)};
+    if (ret_traced->tracer)
+        (void)read_stat(dirfd(tree->proc), ret_traced->tracer, &tracer);
+    memcpy(ret_traced->command, dead.command, sizeof(dead.command));
+    memcpy(ret_traced->tracer_command, tracer.command, sizeof(tracer.command));
+    return true;
+}
+
 /* Our own children first, and of these the newest: they alone can leave another before they are found. What is below them may wait for
  * a look at which few are dead. */
 static void kill_children(const struct tree *tree)

@@ -65,6 +65,14 @@ typedef void tree_reaped_fn(pid_t pid, int status, void *arg);
  * empty. */
 bool tree_reap(struct tree *tree, tree_reaped_fn *fn, void *arg);
 
+struct tree_traced {
+    pid_t pid, tracer; /* tracer 0: it is in another PID namespace */
+    char command[16], tracer_command[16];
+};
+
+/* Whether every child that is left is dead, but not ours to reap, since another process traces it. Tells one of them. */
+bool tree_is_traced(const struct tree *tree, struct tree_traced *ret_traced);
+
 /* Kills and reaps our children, and theirs, in some hundred looks, or until the tree is empty. A scan is too slow for processes that live
  * for milliseconds and leave a child each; when their parent ends such children become ours. Returns whether the tree is empty. */
 bool tree_hunt(struct tree *tree, tree_reaped_fn *fn, void *arg);
