@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What the command says to people: what it killed, for whom it waits, what was meant, and names on a terminal."""
 import fcntl
+import json
 import os
 import pathlib
 import re
@@ -153,9 +154,14 @@ def hostile(run):
     bad = [b"\x1b[2J", b"\xc2\x9b2J", b"a\xe2\x80\xaeb", b"a\xe2\x80\x8bb", b"\xd7\x90\xd7\x91 1", b"\xff\xfe", b"e\xcc\x81",
            b"a\xf3\xa0\x81\x81", b"\xe2\x81\xa6x", b"a\xe3\x80\x80b", b"\xc3", b"\xed\xa0\x80", b"\x7f"]
     for name in bad:
-        job = Job(run, name, "sh", "-c", "echo up; read x", stdin=subprocess.PIPE).up()
+        job = Job(run, os.fsdecode(name), "sh", "-c", "echo up; read x", stdin=subprocess.PIPE).up()
         listed = Terminal(run, HOLDFAST, "list").read()
         assert listed.isascii() and b"\x1b" not in listed and b"\x7f" not in listed and b"\\x" in listed, (name, listed)
+        for words in (("list", "--json"), ("history", "--json")):
+            document = Terminal(run, HOLDFAST, *words).read().decode()  # UTF-8, whatever the name is
+            assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u0590-\u05ff\u200b-\u206f\u3000\U000e0041]", document), (name, document)
+            rows = json.loads(document)["leases"] if words[0] == "list" else [json.loads(line) for line in document.splitlines()]
+            assert name.hex() in [row.get("name_hex") or row.get("name", "").encode().hex() for row in rows], (name, document)
         printed = listed.splitlines()[1].rpartition(b"  held")[0].rstrip().decode()
         assert run.holdfast("show", "-e", printed).rc == 0, (name, printed)
         job.process.popen.stdin.close()

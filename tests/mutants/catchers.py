@@ -78,7 +78,7 @@ class Unit(Catcher):
             output, status, seconds = run([made / "tests" / self.program], UNIT_PATIENCE, **self.alone)
             if status != 0:
                 break
-        failed = re.findall(r"^\[  FAILED  \] (?:\S+: )?(\w+)$", output, re.M)
+        failed = re.findall(r"^\[  (?:FAILED |ERROR  ) \] (?:\S+: )?(\w+)$", output, re.M)
         by = f"{self.program}: " + (", ".join(dict.fromkeys(failed)) or
                                     ("it does not end" if status is None else f"it ends with {status}"))
         noticed = self.function in failed if self.function else status != 0

@@ -73,9 +73,11 @@ static void no_byte_of_a_name_breaks_a_line(void **state)
 {
     (void)state;
     expect(
-        &(struct tell_event){.event = "late", .name = "q\"b\\n\n\x7f\xc3\xa9", .remaining_ms = -1},
-        "{\"event\":\"late\",\"name\":\"q\\\"b\\\\n\\u000a\\u007f\xc3\xa9\"}",
-        "late q\"b\\\\n\\n\\x7f\\xc3\\xa9");
+        &(struct tell_event){.event = "late",
+                             .name = "q\"b\\n\n\x7f\xc3\xa9\xc2\x9b\xf3\xa0\x81\x81",
+                             .remaining_ms = -1},
+        "{\"event\":\"late\",\"name\":\"q\\\"b\\\\n\\u000a\\u007f\xc3\xa9\\u009b\\udb40\\udc41\"}",
+        "late q\"b\\\\n\\n\\x7f\\xc3\\xa9\\xc2\\x9b\\xf3\\xa0\\x81\\x81");
     expect(&(struct tell_event){.event = "late", .name = "\xff", .remaining_ms = -1},
            "{\"event\":\"late\",\"name\":\"\\\\xff\",\"name_hex\":\"ff\"}", "late \\xff");
 }

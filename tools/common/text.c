@@ -66,6 +66,21 @@ const char *text_escape_ascii(char *out, size_t size, const void *bytes, size_t 
     return escape(out, size, bytes, len, false);
 }
 
+size_t text_json_next(char out[TEXT_JSON_SIZE], const char *bytes, size_t len)
+{
+    uint32_t character;
+    size_t step = hf_utf8_next(bytes, len, &character);
+
+    if (step == 1 ? character >= ' ' && character != 0x7f : hf_utf8_plain(character))
+        snprintf(out, TEXT_JSON_SIZE, "%.*s", (int)step, bytes);
+    else if (character < 0x10000)
+        snprintf(out, TEXT_JSON_SIZE, "\\u%04" PRIx32, character);
+    else
+        snprintf(out, TEXT_JSON_SIZE, "\\u%04" PRIx32 "\\u%04" PRIx32, 0xd7c0 + (character >> 10),
+                 0xdc00 + (character & 0x3ff));
+    return step;
+}
+
 int text_columns(const char *text)
 {
     size_t len = strlen(text), length;

@@ -20,6 +20,12 @@ const char *text_escape(char *out, size_t size, const void *bytes, size_t len);
 /* The same without characters of UTF-8, wherever it goes. */
 const char *text_escape_ascii(char *out, size_t size, const void *bytes, size_t len);
 
+#define TEXT_JSON_SIZE 24
+
+/* (!) A document may be shown on a terminal, and a name in it may be hostile. The character that `bytes` begin with (at least one,
+ * of UTF-8), as a document of JSON has it: as it is where hf_utf8_plain() has it or it is ASCII, else as \uNNNN. Returns its length. */
+size_t text_json_next(char out[TEXT_JSON_SIZE], const char *bytes, size_t len);
+
 /* The columns that an escaped text takes, and a width for "%-*s" that leaves it in as many columns. */
 int text_columns(const char *text);
 int text_width(const char *text, int columns);

@@ -16,9 +16,21 @@ static json_t *have(json_t *value)
     exit(EXIT_FAILED);
 }
 
-static void dump(struct json_out *out, json_t *value)
+/* jansson gives whole characters, and outside of strings it has only plain ones. */
+static int put_plain(const char *text, size_t len, void *file)
 {
-    json_dumpf(have(value), out->file, JSON_COMPACT | JSON_ENCODE_ANY);
+    char character[TEXT_JSON_SIZE];
+
+    for (size_t at = 0; at < len;) {
+        at += text_json_next(character, text + at, len - at);
+        fputs(character, file);
+    }
+    return 0;
+}
+
+static void dump(FILE *file, json_t *value)
+{
+    (void)json_dump_callback(have(value), put_plain, file, JSON_COMPACT | JSON_ENCODE_ANY);
     json_decref(value);
 }
 
@@ -42,7 +54,7 @@ static void begin_member(struct json_out *out, const char *key)
 void json_member(struct json_out *out, const char *key, json_t *value)
 {
     begin_member(out, key);
-    dump(out, value);
+    dump(out->file, value);
 }
 
 void json_array_begin(struct json_out *out, const char *key)
@@ -56,7 +68,7 @@ void json_element(struct json_out *out, json_t *value)
 {
     fputs(out->some_element ? ",\n" : "\n", out->file);
     out->some_element = true;
-    dump(out, value);
+    dump(out->file, value);
 }
 
 void json_array_end(struct json_out *out)
@@ -66,9 +78,8 @@ void json_array_end(struct json_out *out)
 
 void json_line(json_t *value)
 {
-    json_dumpf(value, stdout, JSON_COMPACT);
+    dump(stdout, value);
     putchar('\n');
-    json_decref(value);
 }
 
 json_t *json_text(const void *bytes, size_t len)

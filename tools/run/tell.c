@@ -44,13 +44,13 @@ static void add_string(struct line *line, const char *bytes)
                            : text_escape_ascii_str(escaped, sizeof(escaped), bytes);
 
     add(line, "\"");
-    for (; *text; text++)
-        if (*text == '"' || *text == '\\')
-            add(line, "\\%c", *text);
-        else if ((unsigned char)*text < ' ' || *text == 0x7f)
-            add(line, "\\u%04x", (unsigned)(unsigned char)*text);
-        else
-            add(line, "%c", *text);
+    while (*text) {
+        char character[TEXT_JSON_SIZE];
+        size_t step = text_json_next(character, text, strlen(text));
+
+        add(line, *text == '"' || *text == '\\' ? "\\%s" : "%s", character);
+        text += step;
+    }
     add(line, "\"");
 }
 
