@@ -47,12 +47,13 @@ def run(words, patience, **environment):
 
 
 class Catcher:
+    shared = ""  # the program of it that may have many mutants in it
     quick, quick_on_true = False, False  # whether a quick run has it on a mutant, and on the true code
     rarely = False  # it need not notice where another one does
 
-    def once_more(self, made, options):
+    def once_more(self, made, options, **environment):
         """A quick run asks again before it says that a mutant was not noticed."""
-        return self(made, options)
+        return self(made, options, **environment)
 
 
 class Unit(Catcher):
@@ -62,6 +63,7 @@ class Unit(Catcher):
 
     def __init__(self, words):
         self.program, _, self.function = words.partition(" ")
+        self.shared = f"tests/{self.program}"
         self.tries = 10 if self.function in BY_CHANCE else 1
         self.quick = self.program not in SLOW and BY_CHANCE.get(self.function, True)
         self.alone = {"HOLDFAST_ONLY_TEST": self.function} if self.function and self.program not in IN_ORDER else {}
@@ -73,9 +75,9 @@ class Unit(Catcher):
         mutant.take_preloads()
         mutant.take(f"tests/{self.program}")
 
-    def __call__(self, made, options):
+    def __call__(self, made, options, **environment):
         for _ in range(self.tries):
-            output, status, seconds = run([made / "tests" / self.program], UNIT_PATIENCE, **self.alone)
+            output, status, seconds = run([made / "tests" / self.program], UNIT_PATIENCE, **self.alone, **environment)
             if status != 0:
                 break
         failed = re.findall(r"^\[  (?:FAILED |ERROR  ) \] (?:\S+: )?(\w+)$", output, re.M)
@@ -135,7 +137,7 @@ class Sim(Catcher):
     they are named. Rarely: in less than one schedule of 150. A quick run leaves it out, and a long one takes it for no
     failure that it noticed nothing, as long as another catcher did."""
 
-    quick_on_true = True
+    shared, quick_on_true = "tests/sim", True
 
     def __init__(self, words):
         words = words.split()
@@ -151,16 +153,16 @@ class Sim(Catcher):
     def prepare(self, mutant):
         mutant.take("tests/sim")
 
-    def __call__(self, made, options):
-        return self.search(made, options.seed, options.seed, options.schedules)
+    def __call__(self, made, options, **environment):
+        return self.search(made, options.seed, options.seed, options.schedules, environment)
 
-    def once_more(self, made, options):
-        return self.search(made, options.seed, options.seed + options.schedules, 2 * options.schedules)
+    def once_more(self, made, options, **environment):
+        return self.search(made, options.seed, options.seed + options.schedules, 2 * options.schedules, environment)
 
-    def search(self, made, first, seed, schedules):
+    def search(self, made, first, seed, schedules, environment):
         wide = ["--any", "--every", "--wide", self.kinds[0]] if self.kinds else []
         output, status, seconds = run([made / "tests" / "sim", "--stop-at-first", "--seed", str(seed),
-                                       "--schedules", str(schedules), *wide], SIM_PATIENCE)
+                                       "--schedules", str(schedules), *wide], SIM_PATIENCE, **environment)
         found = re.search(r"^violation: (\w+): seed (\d+): (.*)$", output, re.M)
         if status is None:
             raise Broken(f"the simulator did not end within {SIM_PATIENCE} s")

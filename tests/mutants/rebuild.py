@@ -85,7 +85,7 @@ class Mutant:
     """What of the build a fault changes, compiled and linked anew."""
 
     def __init__(self, build, fault, path, flags):
-        self.build, self.fault, self.path, self.flags = build, fault, path, flags
+        self.build, self.name, self.path, self.flags = build, fault.path.name, path, flags
         self.source, self.made = path / "src", path / "build"
         shutil.rmtree(path, ignore_errors=True)
         self.source.mkdir(parents=True)
@@ -128,7 +128,7 @@ class Mutant:
     def run(self, words):
         done = subprocess.run(words, cwd=self.build.path, text=True, capture_output=True, check=False)
         if done.returncode:
-            raise Broken(f"{self.fault.path.name} cannot be built\n{done.stdout}{done.stderr}")
+            raise Broken(f"{self.name} cannot be built\n{done.stdout}{done.stderr}")
 
     def is_affected(self, program):
         return not self.affected.isdisjoint(self.build.objects(program))

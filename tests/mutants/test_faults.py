@@ -5,6 +5,7 @@ whatever is not so is told with the remedy.
     tests/mutants/test_faults.py [-k PART_OF_A_NAME]
 """
 import pathlib
+import subprocess
 import sys
 import tempfile
 import types
@@ -17,6 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import catchers  # noqa: E402
 from faults import Broken, Fault, all_faults  # noqa: E402
 from places import Sources  # noqa: E402
+from schemata import Schemata  # noqa: E402
 
 HEAD = "Mutant: 07\nFault: it is\n  wrong\nRule: some\nCaught: sim\nCaught: unit test_x\n  of_it\n"
 
@@ -223,6 +225,66 @@ class Carrier(unittest.TestCase):
             all_faults(self.root / "faults")
         for word in ("31-again.txt", "31-x.txt", "another number", "32.patch"):
             self.assertIn(word, str(told.exception))
+
+
+COUNT = """#include <stdio.h>
+
+#define STEP 1
+
+int count(int (*step)(int), const char text[2]);
+
+static int one(int n)
+{
+    return n + STEP;
+}
+
+int count(int (*step)(int),
+          const char text[2])
+{
+    int n = 0;
+
+    if (*text)
+        n = step(n);
+    return n;
+}
+
+static void say(void)
+{
+    printf("%d", count(one, "a"));
+}
+
+int main(void)
+{
+    say();
+}
+"""
+CHANGES = {
+    "1": "In: one\n- return n + STEP;\n+ return n + 2 * STEP;\n",
+    "2": "In: count\n      if (*text)\n- n = step(n);\n+ n = step(step(n));\n\nIn: one\n- return n + STEP;\n+ return n + 2 * STEP;\n",
+    "3": "In: say\n- printf(\"%d\", count(one, \"a\"));\n+ printf(\"none\");\n",
+    "4": "In: STEP\n- #define STEP 1\n+ #define STEP 5\n",
+    "5": "In: one\n- static int one(int n)\n+ static int one(long n)\n",
+}
+
+
+class InOneBuild(unittest.TestCase):
+    def test_each_is_what_its_number_says(self):
+        with tempfile.TemporaryDirectory() as place:
+            root = pathlib.Path(place)
+            (root / "agent").mkdir()
+            (root / "agent/count.c").write_text(COUNT)
+            faults = []
+            for number, change in CHANGES.items():
+                path = root / f"{number}-some-rule.txt"
+                path.write_text(HEAD.replace("07", number) + "\n" + change)
+                faults.append(Fault(path))
+            build = types.SimpleNamespace(sources=Sources(root), needs={}, compiles={})
+            many = Schemata(build, faults, root / "many", ())
+            many.write()
+            subprocess.run(["cc", "-o", root / "count", root / "many/src/agent/count.c"], check=True)
+            said = {number: subprocess.run([root / "count"], env={"HF_MUTANT": number}, text=True, capture_output=True, check=False).stdout
+                    for number in ("0", *many.carries)}
+        self.assertEqual(said, {"0": "1", "1": "2", "2": "4", "3": "none"})
 
 
 class Schedules(unittest.TestCase):
