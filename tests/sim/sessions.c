@@ -112,6 +112,12 @@ int session_item(struct session *s, const struct hf_completion_entry *entry)
     return HF_OK;
 }
 
+bool session_takes_progress(const struct session *s)
+{
+    (void)s;
+    return true;
+}
+
 bool session_progress(struct session *s, struct hf_completion_entry *entry)
 {
     (void)s;

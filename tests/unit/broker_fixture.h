@@ -56,8 +56,12 @@ struct loop {
 static struct loop the_loop = {.timers = {.items = the_loop.items, .room = 4 * MOST}};
 static struct loop *const loop = &the_loop;
 
+/* How often a room wanted to know the time: once for each waiter that is told. */
+static unsigned looks;
+
 hf_time loop_now(HF_UNUSED const struct loop *l)
 {
+    looks++;
     return its_time;
 }
 

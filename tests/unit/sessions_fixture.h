@@ -97,6 +97,11 @@ int session_item(HF_UNUSED struct session *s, HF_UNUSED const struct hf_completi
     return HF_OK;
 }
 
+bool session_takes_progress(const struct session *s)
+{
+    return !no_room_for_progress && !s->closing;
+}
+
 bool session_progress(struct session *s, struct hf_completion_entry *entry)
 {
     if (no_room_for_progress)

@@ -1154,6 +1154,102 @@ static void progress_without_room_is_told_later(void **state)
     assert_int_equal(progress_of[1].count, 1);
 }
 
+#define CROWD 100
+
+static void a_crowd_waits(int s, const char *name, hf_time deadline)
+{
+    for (uint64_t id = 0; id < CROWD; id++)
+        acquire(s, 1000 + id, name, deadline);
+    looks = 0;
+}
+
+/* (!) The broker serves nobody else meanwhile. */
+static void a_crowd_that_goes_costs_as_much_as_it_counts(void **state)
+{
+    (void)state;
+    (void)granted(0, 1, "a");
+    wait_for(2, 2, "a");
+    no_room_for_progress = true;
+    a_crowd_waits(1, "a", HF_TIME_NEVER);
+    sessions[1].closing = true;
+    requests_drop_session(&sessions[1]);
+    no_room_for_progress = false;
+    assert_true(looks <= CROWD);
+    assert_int_equal(locks->waiter_count, 1);
+    assert_int_equal(users[1].waiters, 0);
+    release(0, 3, lease_of("a"));
+    assert_ptr_equal(handed_over(), &sessions[2]);
+}
+
+static void so_does_a_crowd_whose_time_is_up(void **state)
+{
+    (void)state;
+    (void)granted(0, 1, "a");
+    no_room_for_progress = true;
+    a_crowd_waits(1, "a", hf_time_add(its_time, hf_ms(100)));
+    pass(200);
+    no_room_for_progress = false;
+    assert_int_equal(answers_of[1].count, CROWD);
+    assert_true(looks <= 2 * CROWD);
+}
+
+/* Nodes are away: each would be told anew of those that are left. */
+static void so_does_a_crowd_that_is_cancelled(void **state)
+{
+    (void)state;
+    links[0].up = links[1].up = false;
+    a_crowd_waits(1, "a", HF_TIME_NEVER);
+    for (uint64_t id = 0; id < CROWD; id++)
+        request_cancel(&sessions[1], 1000 + id);
+    assert_int_equal(answers_of[1].count, CROWD);
+    assert_true(looks <= 4 * CROWD);
+    links[0].up = links[1].up = true;
+    assert_int_equal(granted(1, 1, "a")->pid, people[1].pid);
+}
+
+/* Of several names each begins again, whoever waits there. */
+static void each_name_that_a_session_leaves_goes_on(void **state)
+{
+    (void)state;
+    wait_for(0, 1, "a");
+    wait_for(0, 2, "b");
+    wait_for(0, 3, "a");
+    wait_for(1, 4, "a");
+    wait_for(1, 5, "b");
+    sessions[0].closing = true;
+    requests_drop_session(&sessions[0]);
+    assert_int_equal(release_count, 2);
+    release_answered(0);
+    release_answered(1);
+    all_say(VERDICT_OK);
+    answer(&links[0].commands[2], VERDICT_OK);
+    answer(&links[1].commands[2], VERDICT_OK);
+    assert_int_equal(answered(1, 4)->status, HF_OK);
+    assert_int_equal(answered(1, 5)->status, HF_OK);
+    assert_int_equal(answers_of[0].count, 0);
+    assert_int_equal(locks->waiter_count, 0);
+}
+
+static void each_is_told_its_place(void **state)
+{
+    const struct lease *held;
+
+    (void)state;
+    held = granted(0, 1, "a");
+    no_room_for_progress = true;
+    wait_for(1, 2, "a");
+    wait_for(2, 3, "a");
+    wait_for(3, 4, "a");
+    no_room_for_progress = false;
+    release(0, 5, held);
+    assert_ptr_equal(handed_over(), &sessions[1]);
+    pass(200); /* they hear of the new holder together */
+    assert_int_equal(progress(2)->place, 1);
+    assert_int_equal(progress(3)->place, 2);
+    wait_for(4, 6, "a");
+    assert_int_equal(progress(4)->place, 3);
+}
+
 static void a_drained_host_refuses_tries_and_lets_waiters_wait(void **state)
 {
     const struct lease *held;
@@ -1613,6 +1709,11 @@ int main(void)
         ROW(of_more_than_there_are_rows_the_oldest_are_shown),
         ROW(the_agents_end_has_short_holds_adopted),
         ROW(progress_without_room_is_told_later),
+        ROW(a_crowd_that_goes_costs_as_much_as_it_counts),
+        ROW(so_does_a_crowd_whose_time_is_up),
+        ROW(so_does_a_crowd_that_is_cancelled),
+        ROW(each_name_that_a_session_leaves_goes_on),
+        ROW(each_is_told_its_place),
         ROW(a_drained_host_refuses_tries_and_lets_waiters_wait),
         ROW(an_undrained_host_serves_who_waits),
         ROW(a_round_under_way_is_undone),

@@ -137,9 +137,15 @@ int answers_put_item(struct answers *a, const struct hf_completion_entry *entry)
     return HF_OK;
 }
 
+bool answers_take_hint(const struct answers *a)
+{
+    return room_in(a) > HF_RING_ENTRIES / 2 && has_place_for(a, a->owed + 1) &&
+           STAILQ_EMPTY(&a->waiting);
+}
+
 bool answers_put_hint(struct answers *a, const struct hf_completion_entry *entry)
 {
-    return room_in(a) > HF_RING_ENTRIES / 2 && has_place_for(a, a->owed + 1) && post(a, entry);
+    return answers_take_hint(a) && post(a, entry);
 }
 
 void answers_flush(struct answers *a)

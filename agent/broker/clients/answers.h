@@ -38,7 +38,9 @@ void answers_forgo(struct answers *answers);
 void answers_put(struct answers *answers, const struct hf_completion_entry *entry);
 /* A completion that comes before an answer. HF_ENOMEM: there is no place for it. */
 int answers_put_item(struct answers *answers, const struct hf_completion_entry *entry);
-/* A completion that may be left out where there is no room to spare. False: it was. */
+/* Whether there is room to spare for a completion that may be left out. */
+bool answers_take_hint(const struct answers *answers);
+/* Such a completion. False: it was left out. */
 bool answers_put_hint(struct answers *answers, const struct hf_completion_entry *entry);
 
 /* Posts the completions that wait for room. */

@@ -220,6 +220,11 @@ void session_answer(struct session *s, const struct hf_completion_entry *entry)
     session_enliven(s, loop_now(s->clients->loop));
 }
 
+bool session_takes_progress(const struct session *s)
+{
+    return !s->closing && answers_take_hint(&s->answers);
+}
+
 bool session_progress(struct session *s, struct hf_completion_entry *entry)
 {
     bool posted;

@@ -71,6 +71,8 @@ void sessions_wake(struct clients *clients) IN_BROKER_THREAD;
 void session_answer(struct session *s, const struct hf_completion_entry *answer) IN_BROKER_THREAD;
 /* A completion that comes before the answer to a request. HF_ENOMEM: it was not sent. */
 int session_item(struct session *s, const struct hf_completion_entry *item) IN_BROKER_THREAD;
+/* Whether there is room for what an unanswered acquire waits for; a session that ends hears nothing. */
+bool session_takes_progress(const struct session *s) IN_BROKER_THREAD;
 /* Tells what an unanswered acquire waits for. False: there is no room for it now. */
 bool session_progress(struct session *s, struct hf_completion_entry *entry) IN_BROKER_THREAD;
 /* A lease of this client changed. `but`: the session that is told by an answer; NULL. */

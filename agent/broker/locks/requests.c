@@ -291,7 +291,7 @@ void request_cancel(struct session *s, uint64_t id)
             if (r->work->round && r->work->round->waiter == w)
                 round_cancel(r->work->round);
             waiter_fail(w, HF_ECANCELED, "");
-            waiters_kick(r);
+            waiters_go_on(r);
             return;
         }
     /* Granted in the meantime: the answer is in the ring, but nobody wants the lock any more. */
@@ -386,6 +386,8 @@ void requests_look_at_rules(struct locks *locks)
 
 /* --- ends of sessions and clients, and of the agent ------------------------------------------- */
 
+/* (!) They may be thousands, all for one name. The newest goes first: a round of this session ends with the last
+ * that waits for it. */
 void requests_drop_session(struct session *s)
 {
     struct waiter *w;
@@ -396,7 +398,7 @@ void requests_drop_session(struct session *s)
         if (r->work->round && r->work->round->waiter == w)
             round_cancel(r->work->round);
         waiter_free(w);
-        waiters_kick(r);
+        waiters_go_on(r);
     }
     if (s->client) {
         struct resource *r;

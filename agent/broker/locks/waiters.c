@@ -196,12 +196,15 @@ void waiter_fail(struct waiter *w, int status, const char *text)
     resource_rest(r);
 }
 
-/* 1: it is served next. Not counted beyond a thousand: only people read it. */
+/* Not counted beyond a thousand: only people read it. */
+#define PLACES 1000
+
+/* 1: it is served next. (!) A walk: who tells many counts them as it goes. */
 static uint32_t place_of(const struct waiter *w)
 {
     uint32_t place = 1;
 
-    while (place < 1000 && (w = TAILQ_PREV(w, waiter_queue, queue)))
+    while (place < PLACES && (w = TAILQ_PREV(w, waiter_queue, queue)))
         place++;
     return place;
 }
@@ -212,8 +215,10 @@ static int drained_status(const struct waiter *w)
     return w->session->minor < 4 ? HF_ENOQUORUM : HF_EDRAINED;
 }
 
-/* Tells it unless it knows; where changes are many, not of each one. */
-static void waiter_progress(struct waiter *w, int reason, const char *text) IN_BROKER_THREAD
+/* Tells it unless it knows; where changes are many, not of each one. `place`: 0 if the caller has not
+ * counted. */
+static void waiter_progress(struct waiter *w, uint32_t place, int reason,
+                            const char *text) IN_BROKER_THREAD
 {
     struct locks *locks = resource_locks(w->resource);
     const struct lease *lease = resource_lease(w->resource);
@@ -232,6 +237,11 @@ static void waiter_progress(struct waiter *w, int reason, const char *text) IN_B
             loop_timer_set(locks->loop, &w->tell, hf_time_add(w->told_at, TELL_EVERY));
         return;
     }
+    if (!session_takes_progress(w->session)) {
+        w->told = HF_OK; /* of many waits of one client some would never hear of it */
+        loop_timer_set(locks->loop, &w->tell, hf_time_add(now, TELL_EVERY));
+        return;
+    }
     if (lease && reason == HF_EBUSY)
         waiter_describe_local(w->resource, &entry.holder);
     w->told = reason;
@@ -239,14 +249,13 @@ static void waiter_progress(struct waiter *w, int reason, const char *text) IN_B
     w->told_at = now;
     if (reason == HF_EDRAINED)
         entry.status = drained_status(w);
-    entry.place = place_of(w);
+    if (!place)
+        place = place_of(w);
+    entry.place = place < PLACES ? place : PLACES;
     entry.nodes_voting = (uint32_t)nodes_granting(locks->nodes, now);
     entry.nodes_up = (uint32_t)nodes_up(locks->nodes);
     snprintf(entry.text, sizeof(entry.text), "%s", text);
-    if (session_progress(w->session, &entry))
-        return;
-    w->told = HF_OK; /* of many waits of one client some would never hear of it */
-    loop_timer_set(locks->loop, &w->tell, hf_time_add(now, TELL_EVERY));
+    (void)session_progress(w->session, &entry);
 }
 
 void waiter_on_tell(struct loop_timer *timer, hf_time now)
@@ -255,7 +264,7 @@ void waiter_on_tell(struct loop_timer *timer, hf_time now)
 
     (void)now;
     if (w->last_failure == HF_EBUSY)
-        waiter_progress(w, HF_EBUSY, "");
+        waiter_progress(w, 0, HF_EBUSY, "");
 }
 
 void waiter_hear_of_others(struct waiter *w)
@@ -304,7 +313,7 @@ void waiter_on_timer(struct loop_timer *timer, hf_time now)
     if (r->work->round && r->work->round->waiter == w)
         round_cancel(r->work->round);
     waiter_fail(w, status, text);
-    waiters_kick(r);
+    waiters_go_on(r);
 }
 
 bool waiter_may_wait(struct waiter *w, char *text, size_t size)
@@ -334,6 +343,7 @@ static void stall(struct resource *r, hf_time now) IN_BROKER_THREAD
 {
     struct locks *locks = resource_locks(r);
     struct waiter *w, *next;
+    uint32_t place = 0;
     char text[184];
     bool settling = nodes_settling(locks->nodes, now);
 
@@ -352,21 +362,39 @@ static void stall(struct resource *r, hf_time now) IN_BROKER_THREAD
         if (waiter_tries(w))
             waiter_fail(w, HF_ENOQUORUM, text);
         else
-            waiter_progress(w, HF_ENOQUORUM, text);
+            waiter_progress(w, ++place, HF_ENOQUORUM, text);
     }
 }
 
-void waiter_hear_held(struct waiter *w)
+/* `place`: as for waiter_progress(). */
+static void hear_held(struct waiter *w, uint32_t place, const char *text) IN_BROKER_THREAD
 {
     w->contended = true;
     w->last_failure = HF_EBUSY;
     if (waiter_tries(w))
-        waiter_fail(w, HF_EBUSY, "");
+        waiter_fail(w, HF_EBUSY, text);
     else
-        waiter_progress(w, HF_EBUSY, "");
+        waiter_progress(w, place, HF_EBUSY, text);
 }
 
-void waiter_hear_drained(struct waiter *w)
+void waiter_hear_held(struct waiter *w)
+{
+    hear_held(w, 0, "");
+}
+
+/* Tries are answered: whoever is left has its place. */
+static void all_hear_held(struct resource *r, const char *text) IN_BROKER_THREAD
+{
+    struct waiter *w, *next;
+    uint32_t place = 0;
+
+    for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
+        next = TAILQ_NEXT(w, queue);
+        hear_held(w, waiter_tries(w) ? 0 : ++place, text);
+    }
+}
+
+static void tell_drained(struct waiter *w, uint32_t place) IN_BROKER_THREAD
 {
     char text[DRAINS_TEXT];
 
@@ -375,19 +403,25 @@ void waiter_hear_drained(struct waiter *w)
     if (waiter_tries(w))
         waiter_fail(w, drained_status(w), text);
     else
-        waiter_progress(w, HF_EDRAINED, text);
+        waiter_progress(w, place, HF_EDRAINED, text);
+}
+
+void waiter_hear_drained(struct waiter *w)
+{
+    tell_drained(w, 0);
 }
 
 /* No round begins, whoever may have the lock. */
 static void hear_drained(struct resource *r) IN_BROKER_THREAD
 {
     struct waiter *w, *next;
+    uint32_t place = 0;
 
     loop_timer_cancel(resource_locks(r)->loop, &r->work->retry);
     wakeups_forget(r);
     for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
         next = TAILQ_NEXT(w, queue);
-        waiter_hear_drained(w);
+        tell_drained(w, waiter_tries(w) ? 0 : ++place);
     }
 }
 
@@ -397,6 +431,7 @@ void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *
     struct locks *locks = resource_locks(r);
     hf_time now = loop_now(locks->loop);
     struct waiter *w, *next;
+    uint32_t place = 0;
 
     for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
         next = TAILQ_NEXT(w, queue);
@@ -407,33 +442,27 @@ void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *
             w->contended = true;
         }
         /* A later try gets a round of its own: the lock may just have become free. */
-        if (waiter_tries(w) && !hf_time_before(round_began, w->since))
+        if (waiter_tries(w) && !hf_time_before(round_began, w->since)) {
             waiter_fail(w, failure, text);
-        else if (failure == HF_EBUSY && !waiter_tries(w))
-            waiter_progress(w, failure, "");
+            continue;
+        }
+        place++;
+        if (failure == HF_EBUSY && !waiter_tries(w))
+            waiter_progress(w, place, failure, "");
         else if (failure == HF_ENOQUORUM && nodes_granting(locks->nodes, now) < locks->q)
-            waiter_progress(w, failure, text);
+            waiter_progress(w, place, failure, text);
     }
 }
 
 /* A lease of an earlier agent is over, but its holder may rely on it for some time yet. */
 static void hear_barred(struct resource *r, hf_time now) IN_BROKER_THREAD
 {
-    struct waiter *w, *next;
     char text[184];
 
     snprintf(text, sizeof(text),
              "a lease from before the agent restarted may be in use for up to %" PRId64 " s",
              hf_time_since(r->work->barred_until, now).ns / HF_NS_PER_SEC + 1);
-    for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
-        next = TAILQ_NEXT(w, queue);
-        w->contended = true;
-        w->last_failure = HF_EBUSY;
-        if (waiter_tries(w))
-            waiter_fail(w, HF_EBUSY, text);
-        else
-            waiter_progress(w, HF_EBUSY, text);
-    }
+    all_hear_held(r, text);
 }
 
 /* A waiter whose session is just ending is about to go. */
@@ -450,7 +479,7 @@ struct waiter *waiter_first(struct resource *r)
 void waiters_kick(struct resource *r)
 {
     struct locks *locks = resource_locks(r);
-    struct waiter *w, *next;
+    struct waiter *w;
     hf_time now = clock_now();
     int rc;
 
@@ -461,10 +490,7 @@ void waiters_kick(struct resource *r)
     }
     if (resource_lease(r)) {
         /* Held on this host: tries are told by whom, the others wait for its end. */
-        for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
-            next = TAILQ_NEXT(w, queue);
-            waiter_hear_held(w);
-        }
+        all_hear_held(r, "");
         return;
     }
     if (TAILQ_EMPTY(&r->work->waiters)) {
@@ -506,6 +532,14 @@ void waiters_kick(struct resource *r)
             return;
         waiter_fail(w, rc, "");
     }
+}
+
+void waiters_go_on(struct resource *r)
+{
+    bool waits = resource_lease(r) || r->undoing || r->stalled || drains_stands(resource_locks(r));
+
+    if (TAILQ_EMPTY(&r->work->waiters) || !waits)
+        waiters_kick(r);
 }
 
 void waiters_kick_stalled(struct locks *locks)

@@ -90,6 +90,9 @@ void waiters_let_go(struct resource *r) IN_BROKER_THREAD;
 struct waiter *waiter_first(struct resource *r);
 /* Takes the next step: begins a round for the first waiter, or tells it what it waits for. */
 void waiters_kick(struct resource *r) IN_BROKER_THREAD;
+/* The same after a waiter has left. (!) What the others know has not changed: they hear nothing. To tell all of
+ * them for each that goes would take as long as their number squared. */
+void waiters_go_on(struct resource *r) IN_BROKER_THREAD;
 /* Kicks all stalled resources: the nodes changed. */
 void waiters_kick_stalled(struct locks *locks) IN_BROKER_THREAD;
 void waiters_on_stalled_timer(struct loop_timer *timer, hf_time now) IN_BROKER_THREAD;
