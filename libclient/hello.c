@@ -166,6 +166,11 @@ int hfc_hello(const struct hfc_place *place, uint32_t role, const uint8_t *cooki
 
     memcpy(hello.cookie, cookie, sizeof(hello.cookie));
     own_comm(hello.comm);
+    if (!hello.start_time) { /* nor are its clock's namespace and its name known */
+        (void)snprintf(why, why_size,
+                       "mount /proc where this program runs: it does not show this process");
+        return HF_ESYS;
+    }
     status = connect_to(place, wait_ns, &sock, why, why_size);
     if (status < 0)
         return status;

@@ -211,6 +211,26 @@ def terminal_group_killed(run):
     t.process.wait()
 
 
+# --- a /proc that does not show the job ----------------------------------------------------------------
+
+
+@scenario("where /proc is that of another PID namespace, or is missing, no job is started, for nobody could find it: 125, and the remedy",
+          needs_root=True)
+def another_proc(run):
+    ready(run, system=True)
+    began = run.dir / "began"
+    for within, words in [(["unshare", "--pid", "--fork", "--kill-child"], ("another PID namespace", "unshare --mount-proc")),
+                          (["unshare", "--pid"], ("another PID namespace", "unshare --mount-proc")),  # of what it starts alone
+                          (["unshare", "--mount", "sh", "-c", 'umount -l /proc; exec "$@"', "sh"], ("mount /proc",))]:
+        process = run.spawn(*within, BUILD / "bin" / "holdfast", "run", "job", "touch", began)
+        assert process.wait() == 125, process.err
+        assert all(word in process.err for word in words), process.err
+        assert not began.exists(), process.err
+        run.keys_gone("job", 2)
+    process = run.spawn("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", BUILD / "bin" / "holdfast", "run", "job", "touch", began)
+    assert process.wait() == 0 and began.exists(), process.err
+
+
 # --- storms -----------------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@
 
 #define PATIENCE_MS 80000
 #define CHAIN_S     10
+#define BLIND_S     20
 #define HUNTED_S    60  /* a busy machine takes its time to hunt them */
 #define AT_ONCE     400 /* processes of chains, the dead that are not reaped among them */
 
@@ -540,6 +542,42 @@ static void traced(void)
     tree_free(&tree);
 }
 
+/* No descriptor is left to read /proc with, be it the host's last: what is known without it is signalled, and its group with it. */
+static void blind(void)
+{
+    const struct rlimit none = {0};
+    struct tree tree;
+    int status, ready[2];
+    char byte;
+
+    CHECK(tree_init(&tree, 0) == 0);
+    CHECK(pipe(ready) == 0);
+    tree.job = fork();
+    if (tree.job == 0) {
+        setpgid(0, 0);
+        alarm(BLIND_S);
+        if (fork() == 0) {
+            alarm(BLIND_S);
+            signal(SIGTERM, SIG_IGN);
+            CHECK(write(ready[1], "", 1) == 1);
+            sleep_for_ever();
+        }
+        pause();
+        _exit(1);
+    }
+    tree.group = tree.job;
+    CHECK(read(ready[0], &byte, 1) == 1);
+    close(ready[1]);
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    CHECK(tree_signal(&tree, SIGTERM, NULL) < 0);
+    CHECK(waitid(P_PID, (id_t)tree.job, &(siginfo_t){0}, WEXITED | WNOWAIT) == 0);
+    for (int i = 0; i < 50 && !tree_hunt(&tree, ignore, NULL); i++)
+        ;
+    CHECK(tree.job == 0);
+    CHECK(waitpid(-1, &status, WNOHANG) < 0 && errno == ECHILD); /* its group's are dead, too */
+    tree_free(&tree);
+}
+
 /* A group of our own session that the tree has made dies at once, whoever of it is seen. */
 static void own_group(void)
 {
@@ -570,6 +608,7 @@ APART(empty_tree)
 APART(left_alone)
 APART(traced)
 APART(many_left_alone)
+APART(blind)
 APART(own_group)
 APART(daemonised)
 APART(nested_subreaper)
@@ -587,14 +626,23 @@ APART(unreaped)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(empty_tree_test),       cmocka_unit_test(daemonised_test),
-        cmocka_unit_test(nested_subreaper_test), cmocka_unit_test(stopped_test),
-        cmocka_unit_test(leader_ended_test),     cmocka_unit_test(zombie_is_dead_test),
-        cmocka_unit_test(strange_names_test),    cmocka_unit_test(spared_test),
-        cmocka_unit_test(forking_test),          cmocka_unit_test(hunted_test),
-        cmocka_unit_test(unreaped_test),         cmocka_unit_test(left_alone_test),
-        cmocka_unit_test(own_group_test),        cmocka_unit_test(stopped_is_told_test),
-        cmocka_unit_test(some_at_a_time_test),   cmocka_unit_test(many_left_alone_test),
+        cmocka_unit_test(empty_tree_test),
+        cmocka_unit_test(daemonised_test),
+        cmocka_unit_test(nested_subreaper_test),
+        cmocka_unit_test(stopped_test),
+        cmocka_unit_test(leader_ended_test),
+        cmocka_unit_test(zombie_is_dead_test),
+        cmocka_unit_test(strange_names_test),
+        cmocka_unit_test(spared_test),
+        cmocka_unit_test(forking_test),
+        cmocka_unit_test(hunted_test),
+        cmocka_unit_test(unreaped_test),
+        cmocka_unit_test(left_alone_test),
+        cmocka_unit_test(blind_test),
+        cmocka_unit_test(own_group_test),
+        cmocka_unit_test(stopped_is_told_test),
+        cmocka_unit_test(some_at_a_time_test),
+        cmocka_unit_test(many_left_alone_test),
         cmocka_unit_test(traced_test),
     };
 

@@ -39,8 +39,7 @@ static bool acquire(struct run *run, hf_client *client, const struct guardian_pl
     int status;
 
     if (guardians_prepare(ret_guardian, plan) < 0) {
-        say("%s: cannot prepare the guardians: %s%s", run->acquire.shown, strerror(errno),
-            errno == EMFILE ? "; raise the limit on open files (ulimit -n)" : "");
+        say("%s: cannot prepare the guardians: %s", run->acquire.shown, guardian_problem(errno));
         *ret_code = EXIT_FAILED;
         return false;
     }

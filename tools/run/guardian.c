@@ -1,6 +1,7 @@
 /* The work that both guardians do: judge, wait, kill and release. */
 #include "tools/run/guardian.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -22,6 +23,19 @@
 
 #define TRACED_PAUSE_NS    (200 * NS_PER_MS)
 #define TRACED_PATIENCE_NS (1000 * NS_PER_MS) /* for a tracer that is about to reap */
+
+const char *guardian_problem(int error)
+{
+    switch (error) {
+    case EMFILE:
+        return "Too many open files; raise the limit on open files (ulimit -n)";
+    case ESRCH:
+        return "/proc is that of another PID namespace, where no process of the job can be found "
+               "to kill it; mount /proc of this one (unshare --mount-proc)";
+    default:
+        return strerror(error);
+    }
+}
 
 enum timeline_phase guardian_judge(struct guardian *g, int64_t now_ns)
 {

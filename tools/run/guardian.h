@@ -74,6 +74,9 @@ struct guardian {
         traced_next_ns; /* only the dead are left, and others trace them; 0: not so */
 };
 
+/* What an errno of preparing a guardian means, with the remedy where there is one. */
+const char *guardian_problem(int error);
+
 /* Judges the lease now. */
 enum timeline_phase guardian_judge(struct guardian *g, int64_t now_ns);
 

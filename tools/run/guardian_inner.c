@@ -93,6 +93,8 @@ static int start_job(struct inner *in)
     while (signals_next(in->g.plan->signals, &info))
         sigaddset(&before, (int)info.ssi_signo);
     rc = job_start(&start, &in->job, &inside);
+    if (rc == 0)
+        in->g.tree.job = in->job;
     if (rc == 0 && start.own_group)
         atomic_store(&in->g.shared->group, in->job);
     /* The group got these before the job was in it, so the job has not. */
@@ -367,7 +369,7 @@ _Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *ti
     timeline_init(&g->timeline, g->plan->ttl_ns, 0);
     g->timer_fd = timeline_timer();
     if (g->timer_fd < 0 || tree_init(&g->tree, 0) < 0) {
-        say("%s: %s", g->plan->name, strerror(errno));
+        say("%s: cannot prepare the second guardian: %s", g->plan->name, guardian_problem(errno));
         end_without_job(g, EXIT_FAILED);
     }
     if (guardian_judge(g, timeline_now_ns()) != TIMELINE_HELD) {

@@ -34,15 +34,50 @@ struct tree_process {
     char command[16];
 };
 
+/* In the /proc of an outer PID namespace we have two numbers, and our own may be somebody else's there. 0, or -1 with errno. */
+static int check_shows_us(int proc)
+{
+    char line[256], *rest;
+    long number = 0;
+    bool another = false;
+    int fd = openat(proc, "self/status", O_RDONLY | O_CLOEXEC);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+
+    if (!file) {
+        int error = errno;
+
+        if (fd >= 0)
+            close(fd);
+        errno =
+            error == ENOENT ? ESRCH : error; /* nobody's /proc, or one where we have no number */
+        return -1;
+    }
+    while (fgets(line, sizeof(line), file)) {
+        if (!strncmp(line, "Pid:", strlen("Pid:")))
+            number = strtol(line + strlen("Pid:"), NULL, 10);
+        if (strncmp(line, "NSpid:", strlen("NSpid:")) != 0)
+            continue;
+        (void)strtol(line + strlen("NSpid:"), &rest, 10);
+        another = *rest == '\t';
+    }
+    fclose(file);
+    errno = ESRCH;
+    return number == getpid() && !another ? 0 : -1;
+}
+
 int tree_init(struct tree *tree, pid_t spare)
 {
+    int error;
+
     *tree = (struct tree){.root = getpid(), .session = getsid(0), .spare = spare};
     if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
         return -1;
     tree->proc = opendir("/proc");
     tree->processes = calloc(FIRST_CAPACITY, sizeof(*tree->processes));
-    if (!tree->proc || !tree->processes) {
+    if (!tree->proc || !tree->processes || check_shows_us(dirfd(tree->proc)) < 0) {
+        error = errno;
         tree_free(tree);
+        errno = error;
         return -1;
     }
     tree->capacity = FIRST_CAPACITY;
@@ -297,11 +332,23 @@ static void note(struct tree_outcome *outcome, const struct tree_process *proces
     memcpy(outcome->stubborn.command, process->command, sizeof(outcome->stubborn.command));
 }
 
+/* Its number is its own until we reap it. */
+static void signal_job(const struct tree *tree, int signal)
+{
+    if (!tree->job || !signal)
+        return;
+    (void)kill(tree->job, signal);
+    if (signal != SIGKILL)
+        (void)kill(tree->job, SIGCONT);
+}
+
 int tree_signal(struct tree *tree, int signal, struct tree_outcome *ret_outcome)
 {
     struct tree_outcome outcome = {0};
     ssize_t count = scan(tree);
 
+    if (count < 0 || !find(tree, (size_t)count, tree->job))
+        signal_job(tree, signal);
     if (count < 0)
         return -1;
     mark(tree, (size_t)count);
@@ -419,6 +466,8 @@ static bool reap(struct tree *tree, tree_reaped_fn *fn, void *arg)
 
         if (pid == 0)
             return false;
+        if (pid > 0 && pid == tree->job && (WIFEXITED(status) || WIFSIGNALED(status)))
+            tree->job = 0;
         if (pid > 0 && !reap_other(tree, pid, status))
             fn(pid, status, arg);
         else if (pid < 0 && errno != EINTR)
@@ -484,6 +533,8 @@ static void kill_children(const struct tree *tree)
     pid_t pid, killed = 0;
     size_t end;
 
+    if (tree->job)
+        kill_child(tree, tree->job, &killed);
     if (!read_children(tree, tree->root, &children))
         return;
     for (end = children.size; (pid = child_before(&children, &end));)

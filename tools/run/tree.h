@@ -20,6 +20,7 @@ struct tree {
     pid_t root;    /* this process */
     pid_t session; /* its session at the time of tree_init() */
     pid_t spare;   /* a child that is not signalled, while its descendants are; 0 none */
+    pid_t job; /* a child that is signalled even if /proc cannot be read; 0 none, or it is reaped */
     pid_t group;   /* a process group that a process of the tree has made in that session; 0 none */
     pid_t *others; /* children that are no part of the tree, nor are their descendants */
     size_t other_count;
@@ -47,7 +48,8 @@ struct tree_outcome {
     } stubborn;
 };
 
-/* Makes this process a subreaper. 0, or -1 with errno. */
+/* Makes this process a subreaper. 0, or -1 with errno; ESRCH: /proc is that of another PID namespace, and does not show what this process
+ * starts. */
 int tree_init(struct tree *tree, pid_t spare);
 void tree_free(struct tree *tree);
 
