@@ -498,6 +498,20 @@ def no_stdin(run):
     wait_until(lambda: not run.show("job"), what="it is released")
 
 
+@scenario("--no-stdin: a process that has ended already cannot be watched: refused, and nothing is held")
+def no_stdin_of_an_orphan(run):
+    ready(run)
+    for i, script in enumerate(('exec setsid -f sh -c "$0"', '{ eval "$0"; } &')):
+        words = run.dir / f"words{i}"
+        wait = "while kill -0 $CALLER 2>/dev/null; do sleep 0.01; done"
+        hold = f"exec {BUILD}/bin/holdfast hold --no-stdin job 2> {words}"
+        shell = run.spawn("sh", "-c", f'unset INVOCATION_ID SYSTEMD_EXEC_PID; export CALLER=$$; {script}', f"{wait}; {hold}",
+                          label=f"shell{i}", stdin=subprocess.DEVNULL)
+        assert shell.wait() == 0, shell.err
+        wait_until(lambda: words.exists() and "has ended already" in words.read_text(), what="it is refused")  # noqa: B023
+        assert not run.show("job")
+
+
 @scenario("on a terminal ^D and ^C release; ^C of a script's terminal is the script's")
 def terminal(run):
     ready(run)

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -27,21 +28,48 @@ static void open_pipe_anew(void)
     close(fd);
 }
 
+/* systemd 248 names the process that it starts; an earlier one gives a variable that all below it have, too. */
+static bool service_manager_called_us(void)
+{
+    const char *pid = getenv("SYSTEMD_EXEC_PID");
+
+    return pid ? strtol(pid, NULL, 10) == getpid() : getenv("INVOCATION_ID") != NULL;
+}
+
+/* An orphan has another parent than the process that called it, and the kernel does not tell. But a session is inherited, or one's own. */
+static bool is_orphan(pid_t parent)
+{
+    if (getsid(0) == getsid(parent))
+        return false;
+    return getsid(0) != getpid() || (parent == 1 && !service_manager_called_us());
+}
+
+/* Process 0 is a parent in another PID namespace: then until a signal. */
+static int watch_parent(struct input *input)
+{
+    pid_t parent = getppid();
+
+    input->process = true;
+    input->fd = parent ? (int)syscall(SYS_pidfd_open, parent, 0) : -1;
+    if (input->fd < 0 && parent && errno != ESRCH) {
+        say("cannot watch the process that called this one: %s", strerror(errno));
+        return EXIT_FAILED;
+    }
+    if (parent && (input->fd < 0 || getppid() != parent || is_orphan(parent)))
+        return args_usage(
+            "hold",
+            "the process that called it has ended already; with --no-stdin call it from "
+            "one that lives for as long as the lock is wanted, or give a pipe as standard input");
+    return EXIT_OK;
+}
+
 int input_open(struct input *input, bool no_stdin)
 {
     struct stat st;
 
     *input = (struct input){.fd = STDIN_FILENO};
-    if (no_stdin) {
-        input->process = true;
-        input->fd = (int)syscall(SYS_pidfd_open, getppid(), 0);
-        if (input->fd < 0 &&
-            getppid() != 0) { /* 0: a parent in another PID namespace; until a signal */
-            say("cannot watch the process that called this one: %s", strerror(errno));
-            return EXIT_FAILED;
-        }
-        return EXIT_OK;
-    }
+    if (no_stdin)
+        return watch_parent(input);
     input->terminal = isatty(STDIN_FILENO);
     if (fstat(STDIN_FILENO, &st) < 0 ||
         (!input->terminal && !S_ISFIFO(st.st_mode) && !S_ISSOCK(st.st_mode)))
