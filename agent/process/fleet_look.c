@@ -259,13 +259,14 @@ static bool is_staying(const struct fleet_look *l, int i)
 
 static bool judge_staying(struct fleet_look *l, int i, const struct trial *there)
 {
-    const char *refusal = there->answered ? node_facts_refusal(&l->config, &there->facts) : NULL;
+    const struct hf_why *why =
+        there->answered ? node_facts_refusal(&l->config, &there->facts) : NULL;
 
-    return !refusal ||
+    return !why ||
            refuse(l,
                   "node %s may give no votes: %s; mend it, or replace that node first: a change "
                   "needs every node that stays",
-                  l->shown.node[i].id, refusal);
+                  l->shown.node[i].id, why->sentence);
 }
 
 /* (!) What the agent read of them may be seconds old, and a change that has begun without one of them has too few votes. */
