@@ -92,7 +92,7 @@ def newcomer(run):
     step_all(run)
     fresh = another(run, "c")
     gives_nothing_while(run, holder, [fresh])
-    assert fresh.wait_err("gives no votes: .*its clock and its sentinel do not agree")
+    assert fresh.wait_err("gives no votes: first contact, and too young or at odds with its sentinel")
     fresh.wait_ready(QUARANTINE_S + 5)
     assert run.holdfast("run", "-n", "job", "true", agent=fresh).rc == 0
 
