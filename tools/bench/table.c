@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -73,6 +74,8 @@ static void make(struct subject *s)
     if (hf_table_name(name, false, geteuid(), shm_name) < 0 ||
         hf_table_create(shm_name, &spec, &s->table, &warm, why, sizeof(why)) < 0)
         measure_die("table: %s", why);
+    if (hf_table_take_slots(&s->table, s->leases) < 0)
+        measure_die("no memory in /dev/shm for %" PRIu32 " slots", s->leases);
     if (hf_text_pool_create(&s->table, &s->text) < 0)
         measure_die("no memory");
     s->handles = calloc(s->leases, HANDLE_BYTES);
