@@ -248,7 +248,7 @@ int trial_run(struct trial *trials, int count, hf_dur most)
     struct trials t = {.trial = trials, .count = count, .open = count, .over = {.fn = on_over}};
     int rc;
 
-    if (count == 0)
+    if (count <= 0)
         return HF_OK;
     for (int i = 0; i < count; i++)
         forget(&trials[i], most);
