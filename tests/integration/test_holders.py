@@ -215,7 +215,8 @@ def hidden(run):
     assert agent.wait() == 0
 
 
-@scenario("where /proc hides processes and the kernel does not know who connects, agent and doctor say so, with the remedy", needs_root=True)
+@scenario("where /proc hides processes and the kernel does not know who connects, agent and doctor say so, with the remedy", needs_root=True,
+          sanitizers=False)
 def hidden_from_old_kernels(run):
     run.redis(3)
     for path in (run.dir, run.runtime_dir):
