@@ -215,7 +215,7 @@ def terminal_group_killed(run):
 
 
 @scenario("where /proc is that of another PID namespace, or is missing, no job is started, for nobody could find it: 125, and the remedy",
-          needs_root=True)
+          needs_root=True, sanitizers=False)
 def another_proc(run):
     ready(run, system=True)
     began = run.dir / "began"
