@@ -141,7 +141,7 @@ static int map_with(map_fn *map_it, struct journal *j, uint32_t capacity, int fd
                     char *why, size_t why_size)
 {
     struct stat st;
-    void *map;
+    void *map = NULL;
     int rc = fstat(fd, &st) < 0
                  ? boot_file_say("look at", j->path, why, why_size)
                  : map_it(j->path, fd, journal_size_for(capacity, (int)nodes), &map, why, why_size);
