@@ -148,6 +148,8 @@ static void use(struct journal *journal)
     struct journal_lease lease = lease_of(9), got;
     struct journal_identity identity;
 
+    if (journal_slots(journal) < CAPACITY)
+        return; /* the number of slots is damaged: nothing is put beyond it */
     /* Whatever was there, what is put now is what comes out. */
     journal_put_identity(journal, 1, &put_identity);
     journal_put(journal, 1, &lease);
