@@ -26,7 +26,7 @@
 #include "tests/sim/wide.h"
 #include "tests/support/status_name.h"
 
-#define HEAP_SIZE ((size_t)3 << 20)
+#define HEAP_SIZE ((size_t)8 << 20) /* a journal has a byte for each slot of the largest capacity */
 #define CAPACITY  4
 
 hf_time host_now(const struct sim_host *host)
