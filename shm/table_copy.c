@@ -17,9 +17,8 @@ static int copy_bytes(int fd, char *base, off_t size)
     while (at < size) {
         off_t from = lseek(fd, at, SEEK_DATA);
 
-        if (from < 0 &&
-            errno ==
-                ENXIO) /* nothing but a hole is left; or it was truncated, which shows at the end */
+        /* Nothing but a hole is left; or it was truncated, which shows at the end. */
+        if (from < 0 && errno == ENXIO)
             break;
         end = from < 0 ? -1 : lseek(fd, from, SEEK_HOLE);
         if (end < 0)

@@ -22,7 +22,7 @@
 #define HF_COOKIE_LEN 16
 
 /* The agent's descriptors for each session: socket, doorbell and pidfd, and two by which it sees that a client has closed its
- * memory. Besides, it needs 16 for itself, four connections to each node, and some for clients that it is just admitting or refusing. */
+ * memory. Besides, it needs four connections to each node, and 64 for itself and for clients that it is just admitting or refusing. */
 #define HF_SESSION_FDS 5
 static inline int64_t hf_sessions_fit(int64_t descriptors, uint32_t nodes)
 {

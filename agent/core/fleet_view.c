@@ -413,9 +413,11 @@ bool fleet_none_has_it(const struct fleet *f)
 bool fleet_is_bare(const struct fleet *f, int i)
 {
     const struct fleet_node *node = &f->node[i];
-    struct fleet_record founding = f->record;
+    struct fleet_record founding;
 
+    if (node->said != FLEET_SAID_RECORD || node->record.state != FLEET_FOUNDING || !f->known)
+        return node->said == FLEET_SAID_NONE;
+    founding = f->record;
     founding.state = FLEET_FOUNDING;
-    return node->said == FLEET_SAID_NONE || (f->known && node->said == FLEET_SAID_RECORD &&
-                                             fleet_record_is_same(&node->record, &founding));
+    return fleet_record_is_same(&node->record, &founding);
 }

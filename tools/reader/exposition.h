@@ -10,9 +10,6 @@
 #include "shm/nstime.h"
 #include "shm/table.h"
 
-/* Threads give a sign of life every 100 ms; one that is silent for so long hangs. */
-#define HF_SILENCE_MS  3000
-
 #define HF_AGENT_ALIVE "alive"
 #define HF_AGENT_HUNG  "hung"
 #define HF_AGENT_DEAD  "dead"

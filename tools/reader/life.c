@@ -8,6 +8,7 @@
 
 #include "tools/common/process.h"
 #include "tools/common/text.h"
+#include "tools/reader/exposition.h"
 #include "tools/reader/reader.h"
 
 #define LOOK_AGAIN_MS 300

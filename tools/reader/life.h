@@ -6,11 +6,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "tools/reader/exposition.h"
 #include "shm/nstime.h"
 #include "shm/table.h"
 
-#define LIFE_SILENCE_MS HF_SILENCE_MS
+/* Threads give a sign of life every 100 ms; one that is silent for so long hangs. */
+#define LIFE_SILENCE_MS 3000
 
 enum life_verdict {
     LIFE_ALIVE,

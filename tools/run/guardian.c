@@ -145,14 +145,12 @@ static void say_traced(const struct guardian *g, const struct tree_traced *trace
     text_escape_str(shown, sizeof(shown), traced->command);
     text_escape_str(tracer, sizeof(tracer), traced->tracer_command);
     if (traced->tracer)
-        say("%s: process %d (%s) is dead, but process %d (%s) traces it and does not reap it; the "
-            "lock is "
-            "released all the same",
+        say("%s: process %d (%s) is dead, but process %d (%s) traces it and does not reap it; "
+            "the lock is released all the same",
             g->plan->name, (int)traced->pid, shown, (int)traced->tracer, tracer);
     else
         say("%s: process %d (%s) is dead, but a process of another PID namespace traces it and "
-            "does not reap "
-            "it; the lock is released all the same",
+            "does not reap it; the lock is released all the same",
             g->plan->name, (int)traced->pid, shown);
 }
 

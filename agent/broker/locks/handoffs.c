@@ -30,19 +30,14 @@
  * wake all of them each time. */
 #define HEAR_EVERY hf_ms(100)
 
-/* --- turns ------------------------------------------------------------------------------------ */
+/* --- gaps ------------------------------------------------------------------------------------- */
 
-static hf_nodetime nodes_now(struct locks *locks, hf_time now) IN_BROKER_THREAD
+static int64_t stretch_now(struct locks *locks, hf_time now) IN_BROKER_THREAD
 {
     hf_nodetime median = {clock_wall().ms * 1000}; /* until a node has told its TIME */
 
     (void)nodes_time(locks->nodes, now, &median);
-    return median;
-}
-
-static int64_t stretch_now(struct locks *locks, hf_time now) IN_BROKER_THREAD
-{
-    return handoff_gap_stretch(nodes_now(locks, now));
+    return handoff_gap_stretch(median);
 }
 
 static hf_dur gap(const struct resource *r, int64_t stretch, hf_time now)
