@@ -9,6 +9,11 @@
 
 #define SLOTS_FIRST 1024 /* a power of two */
 
+/* A node that has not come to its end by then never will: a page takes less than a millisecond there. */
+#define NODE_MOST_NS (INT64_C(60) * HF_NS_PER_SEC)
+/* A listing of a hundred million keys has half as many pages. */
+#define PAGES_MOST (1u << 20)
+
 /* One hold of one name, as the nodes report it. */
 struct found {
     uint32_t nodes; /* a bit for each that has it */

@@ -228,6 +228,26 @@ def another_user(run):
     assert run.show("job")["state"] == "held"
 
 
+@scenario("an agent whose socket or whole directory was removed: status and doctor say that no program can attach, and a restart helps")
+def shut(run):
+    agent = ready(run)
+    holder = run.holder()
+    holder.acquire("kept")
+    directory = run.runtime_dir / agent.name
+    time.sleep(1.1)
+    assert run.holdfast("status").rc == 0 and level(run.holdfast("doctor", "--json"), "agent.directory") == "ok"
+    (directory / "sock").rename(directory / "away")
+    for gone in ("the socket", "the directory"):
+        if gone == "the directory":
+            shutil.rmtree(directory)
+        status, doctor = run.holdfast("status"), run.holdfast("doctor")
+        assert status.rc == 3 and "kept" in status.out, status
+        assert f"pid {agent.pid}" in one_line(status.err) and f"nothing listens at {directory}/sock; restart" in status.err, status
+        assert doctor.rc == 3 and "fail  agent.directory" in doctor.out and f"{directory}/sock" in doctor.out, doctor
+        assert run.holdfast("run", "-n", "job", "true").rc == 69
+    assert holder.held()
+
+
 # --- an agent that does not answer ---------------------------------------------------------------------
 
 

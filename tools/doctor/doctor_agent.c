@@ -102,6 +102,8 @@ static void look_at_directory(struct doctor *doctor, const struct reader *reader
         doctor_report(doctor, FINDING_FAIL, "agent.directory",
                       "unset HOLDFAST_RUNTIME_DIR, or name the agent's socket with --agent", "%s",
                       reader_elsewhere(text, sizeof(text), reader));
+    else if (reader_is_shut(reader, text, sizeof(text)))
+        doctor_report(doctor, FINDING_FAIL, "agent.directory", READER_SHUT_REMEDY, "%s", text);
     else if (*reader->dir)
         doctor_report(doctor, FINDING_OK, "agent.directory", NULL, "its directory is %s",
                       text_escape_str(text, sizeof(text), reader->dir));

@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,7 +16,8 @@
 #include "tools/common/text.h"
 #include "tools/common/wall.h"
 
-#define SLOTS_MOST 64 /* of a counted or shared lock; libclient/holdfast_sets.h */
+#define SLOTS_MOST    64 /* of a counted or shared lock; libclient/holdfast_sets.h */
+#define SHUT_AFTER_NS HF_NS_PER_SEC
 
 /* --- opening ------------------------------------------------------------------------------------- */
 
@@ -77,6 +80,49 @@ const char *reader_elsewhere(char *out, size_t size, const struct reader *reader
              (unsigned)atomic_load_explicit(&reader->table.header->pid, memory_order_relaxed),
              text_escape_str(place, sizeof(place), reader->place.dir), dir);
     return out;
+}
+
+/* (!) What a caller may not reach, or what has no place in its queue, is there. */
+static bool is_absent(const char *dir)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int length = snprintf(address.sun_path, sizeof(address.sun_path), "%s/sock", dir), fd;
+    bool absent;
+
+    if (length < 0 || (size_t)length >= sizeof(address.sun_path))
+        return false;
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return false;
+    absent = connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 &&
+             (errno == ENOENT || errno == ENOTDIR || errno == ECONNREFUSED || errno == EPROTOTYPE ||
+              errno == ENOTSOCK);
+    close(fd);
+    return absent;
+}
+
+/* An agent is seen to live shortly before it listens. */
+static bool is_young(const struct hf_table *table)
+{
+    int64_t started = atomic_load_explicit(&table->header->started_ns, memory_order_acquire);
+
+    return reader_now().ns - started < SHUT_AFTER_NS;
+}
+
+bool reader_is_shut(const struct reader *reader, char *out, size_t size)
+{
+    struct hf_table_living living;
+    char dir[TEXT_NAME_SIZE];
+
+    out[0] = '\0';
+    if (reader->elsewhere || is_young(&reader->table) || !is_absent(reader->place.dir) ||
+        !hf_table_find_living(reader->place.shm_name, reader->place.owner, &living))
+        return false;
+    snprintf(out, size,
+             "agent %s runs (pid %u), but no program can attach to it: nothing listens at %s/sock",
+             reader->place.agent, (unsigned)living.pid,
+             text_escape_str(dir, sizeof(dir), reader->place.dir));
+    return true;
 }
 
 static int open_at(open_fn *open, const struct place *place, struct reader *ret_reader, char *why,

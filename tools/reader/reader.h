@@ -26,6 +26,11 @@ struct reader {
 #define READER_ELSEWHERE_SIZE (2 * READER_WHY_SIZE + 3 * HF_DIR_MAX)
 const char *reader_elsewhere(char *out, size_t size, const struct reader *reader);
 
+/* Whether no program can attach to an agent that lives, because nothing listens at its attach socket: "agent A runs (pid 1), but ...". */
+#define READER_SHUT_REMEDY                                                                         \
+    "restart the agent: leases that are valid survive that; and see what removes its directory"
+bool reader_is_shut(const struct reader *reader, char *out, size_t size);
+
 /* `agent` as of places_find(). HF_OK, or with a sentence in `why` the codes of hf_table_open(),
  * HF_EINVAL for a bad name, HF_ETIMENS: the agent counts its time in another namespace, so the
  * instants in its table mean nothing here. */

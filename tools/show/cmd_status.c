@@ -164,6 +164,21 @@ static uint32_t print_all(const struct reader *reader, const struct life *life)
     return unreadable;
 }
 
+/* Whether programs of this environment reach the agent's socket. */
+static bool warn_unreachable(const struct reader *reader)
+{
+    char text[READER_ELSEWHERE_SIZE];
+
+    if (reader->elsewhere)
+        reader_elsewhere(text, sizeof(text), reader);
+    else if (!reader_is_shut(reader, text, sizeof(text)))
+        return true;
+    fflush(stdout);
+    fprintf(stderr, "holdfast status: %s%s\n", text,
+            reader->elsewhere ? "" : "; " READER_SHUT_REMEDY);
+    return false;
+}
+
 int cmd_status(int argc, char **argv)
 {
     struct reader_args args;
@@ -174,7 +189,8 @@ int cmd_status(int argc, char **argv)
     int code = reader_args_parse(
         argc, argv, "j", "status [options]",
         "Shows the agent, its nodes and the leases of this host, with or without a living agent.\n"
-        "Exit code: 0 it is alive, 3 it hangs, is dead or was stopped, 69 there is none.",
+        "Exit code: 0 it is alive, 3 it hangs, is dead, was stopped or cannot be reached, 69 there "
+        "is none.",
         &args);
 
     if (code != READER_ARGS_GO_ON || (code = args_none(argc, argv)) != EXIT_OK)
@@ -186,13 +202,7 @@ int cmd_status(int argc, char **argv)
     unreadable = args.json ? print_all_json(&reader, &life) : print_all(&reader, &life);
     show_lease_unreadable("status", unreadable);
     life_warn("status", reader.place.agent, &life);
-    good = life.verdict == LIFE_ALIVE && !reader.elsewhere;
-    if (reader.elsewhere) {
-        char text[READER_ELSEWHERE_SIZE];
-
-        fflush(stdout);
-        fprintf(stderr, "holdfast status: %s\n", reader_elsewhere(text, sizeof(text), &reader));
-    }
+    good = warn_unreachable(&reader) && life.verdict == LIFE_ALIVE;
     reader_close(&reader);
     return good ? EXIT_OK : EXIT_ATTENTION;
 }
