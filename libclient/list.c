@@ -9,10 +9,8 @@
 
 #define SLOTS_FIRST 1024 /* a power of two */
 
-/* A node that has not come to its end by then never will: a page takes less than a millisecond there. */
-#define NODE_MOST_NS (INT64_C(60) * HF_NS_PER_SEC)
-/* A listing of a hundred million keys has half as many pages. */
-#define PAGES_MOST (1u << 20)
+/* Of one node, which gives away hundreds of keys in a millisecond: there is no end after it. */
+#define NODE_MOST_NS (600 * HF_NS_PER_SEC)
 
 /* One hold of one name, as the nodes report it. */
 struct found {
@@ -36,6 +34,8 @@ struct node { /* the state of its listing */
     unsigned number;
     hf_op *op;
     struct hf_completion_entry answer;
+    uint64_t pages, mark; /* answers so far; the cursor of one of them */
+    int64_t began_ns;
 };
 
 static size_t hash_of(const uint8_t *name, size_t name_len, const uint8_t *id)
@@ -156,6 +156,31 @@ static bool ask(hf_client *client, struct node *node, const void *prefix, size_t
     return true;
 }
 
+/* (!) By its cursors and its time alone: a node that lies may name as many keys as it likes. An honest one has no cursor
+ * twice. The mark is of page 1, 2, 4, 8...: a circle of any length comes by one of them again. */
+static bool goes_round(struct node *node)
+{
+    uint64_t cursor = node->answer.fence;
+
+    if (node->pages > 0 && cursor == node->mark)
+        return true;
+    node->pages++;
+    if ((node->pages & (node->pages - 1)) == 0)
+        node->mark = cursor;
+    return hfc_now() - node->began_ns > NODE_MOST_NS;
+}
+
+static int say_endless(hf_client *client, const struct node *node) REQUIRES(hfc_locked)
+{
+    struct hf_node_row row = {0};
+
+    if (client->link == HFC_LINK_UP)
+        (void)hf_node_read(&client->session->map->table, node->number, &row);
+    return hfc_fail(HF_ENOQUORUM,
+                    "node %.*s does not end its listing; find out what answers at its address",
+                    (int)sizeof(row.id), *row.id ? row.id : "(unknown)");
+}
+
 /* Reads all pages of all nodes. Returns how many nodes were listed to the end; negative: none, or no memory. */
 static int ask_all(hf_client *client, struct list *list, const void *prefix, size_t prefix_len,
                    uint32_t nodes) REQUIRES(hfc_locked)
@@ -166,6 +191,7 @@ static int ask_all(hf_client *client, struct list *list, const void *prefix, siz
     for (unsigned i = 0; i < nodes; i++) {
         node[i].list = list;
         node[i].number = i;
+        node[i].began_ns = hfc_now();
         open += ask(client, &node[i], prefix, prefix_len, 0);
     }
     while (open > 0) {
@@ -191,6 +217,8 @@ static int ask_all(hf_client *client, struct list *list, const void *prefix, siz
                     hfc_fail(op->status, "%s", *op->text ? op->text : hf_status_text(op->status));
             else if (node[i].answer.fence == 0)
                 listed++;
+            else if (goes_round(&node[i]))
+                status = say_endless(client, &node[i]);
             else
                 open += ask(client, &node[i], prefix, prefix_len, node[i].answer.fence);
             hfc_op_abandon(op);

@@ -76,6 +76,20 @@ def checked(run):
         assert "an answer is longer than 1 MiB" in process.out + process.err, process.out + process.err
 
 
+@scenario("a listing without end: list --all-hosts ends, and names the node, with what the others have")
+def listing_without_end(run):
+    run.redis(3, tcp=True)
+    run.found()
+    with HostileNode(run.nodes[2].address, "round") as hostile:
+        run.agent(nodes=[*run.nodes[:2], hostile.spec(run.nodes[2])])
+        holder = run.holder()
+        holder.acquire("job")
+        listed = run.holdfast("list", "--all-hosts", timeout_s=20 * SLOW)
+        assert hostile.begun and listed.rc == 0 and "job" in listed.out, listed
+        assert "only 2 of 3 nodes could be listed: node n3 does not end its listing; " in listed.err, listed
+        assert holder.held()
+
+
 # --- fences -----------------------------------------------------------------------------------------------
 
 LAST = 2 ** 53 - 1

@@ -94,8 +94,9 @@ static int print_all(hf_client *client, const struct reader_args *args,
         json_end(&out);
     } else if (status == HF_OK && listed < info.nodes) {
         fflush(stdout);
-        fprintf(stderr, "holdfast list: only %" PRIu32 " of %" PRIu32 " nodes could be asked\n",
-                listed, info.nodes);
+        fprintf(stderr,
+                "holdfast list: only %" PRIu32 " of %" PRIu32 " nodes could be listed: %s\n",
+                listed, info.nodes, hf_last_message());
     }
     return status;
 }
