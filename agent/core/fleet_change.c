@@ -213,7 +213,8 @@ static bool is_ready(const struct fleet *f, const struct fleet_record *wish, int
     return fleet_counts(f, i) || fleet_later_has(f, i, wish) || fleet_later_is_told(f, i, wish);
 }
 
-static bool all_answer(const struct fleet *f, const struct fleet_record *r, char *why, size_t size)
+static bool all_answer(const struct fleet *f, const struct fleet_record *r, hf_time now, char *why,
+                       size_t size)
 {
     for (int i = 0; i < f->n; i++) {
         const struct fleet_seat *seat = &r->before[i];
@@ -224,6 +225,8 @@ static bool all_answer(const struct fleet *f, const struct fleet_record *r, char
             snprintf(why, size,
                      "leave --gone away, or stop the server first: node %s answers at %s", seat->id,
                      seat->address);
+        else if (!seat->gone && !is_ready(f, r, i) && fleet_change_is_early(f, i, now, why, size))
+            return false;
         else if (!seat->gone && node->peer[0] && fleet_is_seated(f, i) && stays &&
                  !is_ready(f, r, i))
             snprintf(
@@ -283,7 +286,7 @@ static int change(const struct fleet *f, const struct fleet_wish *w, hf_time now
                  r->before_count, r->count);
         return HF_EINVAL;
     }
-    return all_answer(f, r, why, size) ? HF_OK : HF_EBUSY;
+    return all_answer(f, r, now, why, size) ? HF_OK : HF_EBUSY;
 }
 
 /* No other node takes it first. */

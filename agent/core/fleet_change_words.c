@@ -5,6 +5,7 @@
 
 #include "agent/core/ballot.h"
 #include "agent/core/fleet_change.h"
+#include "agent/core/fleet_later.h"
 
 #define LONG_S     600                 /* nodes may well be restarted in that time */
 #define CONNECTING (2 * HF_NS_PER_SEC) /* before a node that is not connected is away */
@@ -171,6 +172,21 @@ void fleet_change_say_unsettled(const struct fleet *f, hf_time now, char *why, s
              "wait %" PRId64 " s: version %" PRIu64
              " of the fleet has to settle before the next one%s",
              left, f->record.version, meanwhile(left));
+}
+
+bool fleet_change_is_early(const struct fleet *f, int i, hf_time now, char *why, size_t size)
+{
+    if (fleet_later_is_seen(f))
+        snprintf(why, size,
+                 "another change of the fleet has begun; ask again when that is complete (holdfast "
+                 "fleet)");
+    else if (f->node[i].peer[0] && !f->node[i].there &&
+             hf_time_before(now, hf_time_add(f->started, hf_ns(CONNECTING))))
+        snprintf(why, size, "node %s is being connected to; try again in some seconds",
+                 fleet_place(f, i)->id);
+    else
+        return false;
+    return true;
 }
 
 /* It answers, and does not count. (!) Only what counts can be told that it leaves, and only what is stopped is gone. */

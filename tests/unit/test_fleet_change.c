@@ -414,6 +414,7 @@ TEST(a_server_that_is_refused_is_no_server_that_is_away)
 
     founded(3);
     theirs = *on(1);
+    pass(3000);
     fleet_on_usable(&w.agent[0].fleet, 1, false, false); /* a replica, say */
     assert_int_equal(ask(0, FLEET_WISH_REMOVE, "b", 0, false), HF_EBUSY);
     assert_why("mend node b first (holdfast nodes says what is against it), or stop the server at "
@@ -437,6 +438,42 @@ TEST(a_server_that_is_refused_is_no_server_that_is_away)
     assert_int_equal(ask(0, FLEET_WISH_REMOVE, "b", 0, true), HF_OK);
     run();
     assert_all_by(2, FLEET_COMPLETE);
+}
+
+static void assert_stops_nobody(enum fleet_wish_kind kind, const char *part)
+{
+    assert_int_equal(ask(0, kind, "a", 5, false), HF_EBUSY);
+    assert_why(part);
+    if (strstr(why, "for good") || strstr(why, "--gone"))
+        fail_msg("\"%s\" of a server that is well", why);
+}
+
+/* (!) Two operators at once: the one that is later stops no server that is well. */
+TEST(a_server_that_has_the_other_operators_change_is_not_stopped)
+{
+    struct fleet_record theirs;
+
+    founded(3);
+    assert_int_equal(ask(1, FLEET_WISH_MOVE, "c", 6, false), HF_OK);
+    (void)step(&w.agent[1]); /* on the first node */
+    assert_int_equal(on(0)->version, 2);
+    hear(&w.agent[0], 0);
+    assert_stops_nobody(FLEET_WISH_MOVE, "another change of the fleet has begun");
+    assert_stops_nobody(FLEET_WISH_REMOVE, "another change of the fleet has begun");
+
+    founded(3); /* it is not read yet */
+    theirs = *on(0);
+    theirs.version++;
+    write_record(0, &theirs);
+    (void)fleet_on_answer(&w.agent[0].fleet, 0, w.agent[0].fleet.node[0].nonce, w.server[0].digest,
+                          w.now, w.now);
+    assert_stops_nobody(FLEET_WISH_MOVE, "another change of the fleet has begun");
+
+    founded(3); /* by the record of the other change the agent starts again */
+    start(&w.agent[0]);
+    hear_all(&w.agent[0]);
+    fleet_on_usable(&w.agent[0].fleet, 0, false, false);
+    assert_stops_nobody(FLEET_WISH_MOVE, "node a is being connected to");
 }
 
 TEST(a_server_that_answers_is_not_gone)
@@ -1553,6 +1590,7 @@ int main(void)
         cmocka_unit_test(it_waits_for_the_server_that_leaves_or_the_operators_word),
         cmocka_unit_test(a_dead_node_is_replaced),
         cmocka_unit_test(a_server_that_is_refused_is_no_server_that_is_away),
+        cmocka_unit_test(a_server_that_has_the_other_operators_change_is_not_stopped),
         cmocka_unit_test(a_server_that_answers_is_not_gone),
         cmocka_unit_test(each_that_stays_is_asked_once_more),
         cmocka_unit_test(so_is_the_server_that_leaves),
