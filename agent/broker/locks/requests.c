@@ -212,8 +212,7 @@ void request_acquire(struct locks *locks, struct session *s, const struct hf_req
     } else if (lease) {
         waiter_hear_held(w);
     } else {
-        waiter_hear_of_others(w);
-        waiters_kick(r);
+        waiters_join(w);
     }
 }
 

@@ -366,6 +366,22 @@ static void stall(struct resource *r, hf_time now) IN_BROKER_THREAD
     }
 }
 
+/* Of one that came to a name that is stalled already. */
+static void hear_stalled(struct waiter *w, hf_time now) IN_BROKER_THREAD
+{
+    struct nodes *nodes = resource_locks(w->resource)->nodes;
+    char text[184];
+
+    w->last_failure = HF_ENOQUORUM;
+    if (nodes_settling(nodes, now))
+        return;
+    nodes_explain(nodes, now, text, sizeof(text));
+    if (waiter_tries(w))
+        waiter_fail(w, HF_ENOQUORUM, text);
+    else
+        waiter_progress(w, 0, HF_ENOQUORUM, text);
+}
+
 /* `place`: as for waiter_progress(). */
 static void hear_held(struct waiter *w, uint32_t place, const char *text) IN_BROKER_THREAD
 {
@@ -455,14 +471,38 @@ void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *
 }
 
 /* A lease of an earlier agent is over, but its holder may rely on it for some time yet. */
+static void say_barred(const struct resource *r, hf_time now, char *ret_text, size_t size)
+{
+    snprintf(ret_text, size,
+             "a lease from before the agent restarted may be in use for up to %" PRId64 " s",
+             hf_time_since(r->work->barred_until, now).ns / HF_NS_PER_SEC + 1);
+}
+
 static void hear_barred(struct resource *r, hf_time now) IN_BROKER_THREAD
 {
     char text[184];
 
-    snprintf(text, sizeof(text),
-             "a lease from before the agent restarted may be in use for up to %" PRId64 " s",
-             hf_time_since(r->work->barred_until, now).ns / HF_NS_PER_SEC + 1);
+    say_barred(r, now, text, sizeof(text));
     all_hear_held(r, text);
+}
+
+void waiters_join(struct waiter *w)
+{
+    struct resource *r = w->resource;
+    struct locks *locks = resource_locks(r);
+    hf_time now = clock_now();
+    char text[184];
+
+    if (r->undoing && hf_time_before(now, r->work->barred_until)) {
+        say_barred(r, now, text, sizeof(text));
+        hear_held(w, 0, text);
+    } else if (r->stalled && !r->undoing && !*nodes_fleet_text(locks->nodes) &&
+               nodes_voting(locks->nodes, now) < locks->q) {
+        hear_stalled(w, now);
+    } else {
+        waiter_hear_of_others(w);
+        waiters_kick(r);
+    }
 }
 
 /* A waiter whose session is just ending is about to go. */

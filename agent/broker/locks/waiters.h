@@ -48,6 +48,9 @@ struct waiter {
     int last_failure;             /* HF_EBUSY, HF_ENOQUORUM or HF_EDRAINED: what it ends with */
 };
 
+/* The same for one that has just come. (!) Where nobody can go on it alone is told: all others know, and may be thousands. */
+void waiters_join(struct waiter *w) IN_BROKER_THREAD;
+
 /* Answers the waiter with `status` and frees it. */
 void waiter_fail(struct waiter *w, int status, const char *text) IN_BROKER_THREAD;
 void waiter_free(struct waiter *w) IN_BROKER_THREAD;
