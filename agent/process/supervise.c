@@ -49,10 +49,23 @@ static void signals_of_ours(sigset_t *ret_set)
     (void)sigaddset(ret_set, SIGHUP);
 }
 
+/* Their default would end the agent, or, at a limit on files, end it by a core dump instead of an error. */
+static void ignore_strays(void)
+{
+    static const int strays[] = {SIGUSR1, SIGUSR2, SIGALRM,   SIGVTALRM, SIGPROF,
+                                 SIGIO,   SIGPWR,  SIGSTKFLT, SIGXFSZ};
+
+    for (size_t i = 0; i < sizeof(strays) / sizeof(strays[0]); i++)
+        (void)signal(strays[i], SIG_IGN);
+    for (int i = SIGRTMIN; i <= SIGRTMAX; i++)
+        (void)signal(i, SIG_IGN);
+}
+
 void supervise_block_signals(void)
 {
     sigset_t set;
 
+    ignore_strays();
     signals_of_ours(&set);
     (void)sigaddset(&set, SIGPIPE); /* stderr may be a pipe that nobody reads any more */
     (void)sigaddset(&set, BROKER_ROUSE);

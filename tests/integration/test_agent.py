@@ -439,5 +439,21 @@ def no_thread(run):
     assert re.search("error: cannot start a thread in .*: Resource temporarily unavailable\n\\Z", agent.err), agent.err
 
 
+@scenario("signals that mean nothing to an agent: it goes on, and its leases with it")
+def stray_signals(run):
+    run.redis(3)
+    agent = run.agent()
+    holder = run.holder()
+    holder.acquire("job")
+    ends = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL, signal.SIGQUIT, signal.SIGABRT, signal.SIGILL, signal.SIGTRAP,
+            signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS, signal.SIGXCPU}
+    stops = {signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
+    for number in sorted(signal.valid_signals() - ends - stops):
+        os.kill(agent.pid, number)
+    time.sleep(0.3)
+    assert run.holdfast("status").rc == 0 and holder.held()
+    assert run.holdfast("run", "-n", "other", "true").rc == 0
+
+
 if __name__ == "__main__":
     main()
