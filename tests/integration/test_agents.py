@@ -109,6 +109,22 @@ def squatted(run):
     assert (seen["state"], seen["uid"], seen["pid"]) == ("unreadable", OTHER_UID, None) and "squats" in seen["why"], seen
 
 
+@scenario("another user's object with the name of a system agent's table: its kind is a user's", needs_root=True)
+def users_kind(run):
+    name = f"{run.tag}-x"
+    (run.runtime_dir / name).mkdir(parents=True)
+    shutil.chown(run.runtime_dir / name, OTHER_UID)
+    garbage = SHM / f"holdfast.{name}"
+    try:
+        garbage.write_bytes(b"x" * 8192)
+        assert listed(run)[1].get(name, {"system": True})["system"]
+        shutil.chown(garbage, OTHER_UID)
+        seen = listed(run)[1][name]
+    finally:
+        garbage.unlink()
+    assert (seen["state"], seen["uid"], seen["system"]) == ("unreadable", OTHER_UID, False), seen
+
+
 @scenario("an ordinary user sees the system's agents, but not what a mode keeps from them", needs_root=True)
 def ordinary_user(run):
     run.redis(1)

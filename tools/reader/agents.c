@@ -133,6 +133,12 @@ known:
     return true;
 }
 
+/* (!) By its owner: anybody may give a file the name. */
+static bool is_systems(uid_t owner)
+{
+    return owner == 0 || owner == hf_system_owner();
+}
+
 /* The tables. */
 static void look_in_shm(struct agents *agents, const struct hf_base bases[], int count, bool only)
 {
@@ -159,9 +165,9 @@ static void look_in_shm(struct agents *agents, const struct hf_base bases[], int
         if (!find_dir(bases, count, only, &place) && only)
             continue;
         if (system || st.st_uid == uid)
-            read_table(add(agents, &place, system));
+            read_table(add(agents, &place, system && is_systems(st.st_uid)));
         else
-            snprintf(add(agents, &place, system)->why, READER_WHY_SIZE,
+            snprintf(add(agents, &place, system && is_systems(st.st_uid))->why, READER_WHY_SIZE,
                      "it has the name of another user's table: its owner squats that");
     }
     closedir(dir);

@@ -19,7 +19,8 @@ enum agents_state {
 
 struct agents_one {
     struct place place; /* `dir` and `base` are empty if its directory is not known */
-    bool system;        /* its table has the name of a system's agent */
+    bool
+        system; /* its table has the name of a system's agent, and belongs to root or the owner of /run/holdfast */
     enum agents_state state;
     char why[READER_WHY_SIZE];
     pid_t pid; /* 0: not known */
