@@ -267,7 +267,8 @@ void waiter_on_tell(struct loop_timer *timer, hf_time now)
         waiter_progress(w, 0, HF_EBUSY, "");
 }
 
-void waiter_hear_of_others(struct waiter *w)
+/* Tells a waiter that joins others for another host's lock: the next round may be far off. */
+static void hear_of_others(struct waiter *w) IN_BROKER_THREAD
 {
     const struct waiter *before = TAILQ_PREV(w, waiter_queue, queue);
 
@@ -500,7 +501,7 @@ void waiters_join(struct waiter *w)
                nodes_voting(locks->nodes, now) < locks->q) {
         hear_stalled(w, now);
     } else {
-        waiter_hear_of_others(w);
+        hear_of_others(w);
         waiters_kick(r);
     }
 }

@@ -69,8 +69,6 @@ void waiter_describe_local(const struct resource *r, struct hf_wire_holder *ret_
 /* For waiter->timer and waiter->tell. */
 void waiter_on_timer(struct loop_timer *timer, hf_time now) IN_BROKER_THREAD;
 void waiter_on_tell(struct loop_timer *timer, hf_time now) IN_BROKER_THREAD;
-/* Tells a waiter that joins others for another host's lock: the next round may be far off. */
-void waiter_hear_of_others(struct waiter *w) IN_BROKER_THREAD;
 /* A round of its resource failed with `failure`, and `holder` was in the way if that is HF_EBUSY. A
  * try that began before the round did is answered; the others know what they wait for. */
 void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *holder,
