@@ -759,6 +759,30 @@ static void without_nodes_a_try_fails_and_a_waiter_waits(void **state)
     assert_int_equal(answered(1, 2)->status, HF_OK);
 }
 
+/* (!) It alone is told: those before it know. */
+static void who_comes_to_a_stalled_name_is_told(void **state)
+{
+    int before;
+
+    (void)state;
+    links[0].up = links[1].up = false;
+    wait_for(0, 1, "b");
+    before = progress_of[0].count;
+    wait_for(1, 2, "b");
+    assert_int_equal(progress_of[1].entry[0].status, HF_ENOQUORUM);
+    assert_int_equal(progress_of[1].entry[0].place, 2);
+    try_for(1, 3, "b");
+    assert_int_equal(answered(1, 3)->status, HF_ENOQUORUM);
+    assert_int_equal(progress_of[0].count, before);
+    assert_int_equal(links[2].asked, 0);
+    links[0].up = true;
+    waiters_kick_stalled(locks);
+    answer(newest(0), VERDICT_OK);
+    answer(newest(2), VERDICT_OK);
+    assert_int_equal(answered(0, 1)->status, HF_OK);
+    assert_int_equal(times_answered(1, 2), 0);
+}
+
 /* --- what is told, in its order --------------------------------------------------------------- */
 
 static void the_owner_hears_of_a_lease_in_order(void **state)
@@ -1688,6 +1712,7 @@ int main(void)
         ROW(a_later_try_has_a_round_of_its_own),
         ROW(a_try_for_a_lock_of_this_host_asks_no_node),
         ROW(without_nodes_a_try_fails_and_a_waiter_waits),
+        ROW(who_comes_to_a_stalled_name_is_told),
         ROW(the_owner_hears_of_a_lease_in_order),
         ROW(a_free_lock_is_not_tracked),
         ROW(who_finds_it_held_asks_for_notices),
