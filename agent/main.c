@@ -33,6 +33,7 @@
 #include "agent/renewal/renewal.h"
 #include "shm/status.h"
 #include "shm/streams.h"
+#include "shm/wire.h"
 
 #define HOLD_BACK_S 5
 
@@ -392,7 +393,13 @@ int main(int argc, char **argv)
         log_info("%s", why);
     began.descriptors = host_raise_descriptors();
     config_bound_clients(&config, began.descriptors);
-    if (config.descriptors_bound)
+    /* (!) It starts all the same: leases of an earlier agent want to be renewed. */
+    if (hf_sessions_fit(began.descriptors, (uint32_t)config.node_count) == 0)
+        log_error("the limit of %" PRId64
+                  " descriptors has no room for a client beside %d nodes: programs may fail to "
+                  "attach; raise LimitNOFILE= in the unit, or ulimit -n",
+                  began.descriptors, config.node_count);
+    else if (config.descriptors_bound)
         log_info("the limit of descriptors has room for %" PRIu32
                  " clients, fewer than clients_max; raise LimitNOFILE= in the unit, or ulimit -n",
                  config.clients_max);

@@ -476,6 +476,26 @@ def descriptors(run):
     wait_until(lambda: run.holder(connect=False).cmd("connect"), what="its place is free again")
 
 
+@scenario("a limit of descriptors without room for one client: the agent says so at its start; with room it serves that one")
+def no_descriptors(run):
+    run.redis(3)
+    least = 64 + 4 * 3 + 5
+    program = run.dir / "with-few-descriptors"
+    for limit in (33, 64, least - 1, least):
+        program.write_text(f'#!/bin/sh\nulimit -n {limit}\nexec "{BUILD}/bin/holdfastd" "$@"\n')
+        program.chmod(0o755)
+        agent = run.agent(program=program)
+        if limit < least:
+            said(agent.err.splitlines()[0], f"limit of {limit} descriptors has no room for a client", "LimitNOFILE")
+        else:
+            said(agent.err.splitlines()[0], "room for 1 clients")
+            holder = run.holder()
+            holder.acquire("held")
+            refused(run.holder(connect=False, label="more"), EFULL, ("1 places", "LimitNOFILE"), "connect")
+            assert holder.held()
+        agent.stop()
+
+
 # --- versions and clocks -------------------------------------------------------------------------------
 
 
