@@ -46,7 +46,8 @@ enum hf_node_refusal {
     HF_REFUSED_NOT = 0,
     HF_REFUSED_REPLICA,
     HF_REFUSED_CLUSTER,
-    HF_REFUSED_DUPLICATE, /* same run_id as another node of the list */
+    /* Not refused: another node that answers has the same run_id, and both have one vote together. */
+    HF_REFUSED_DUPLICATE,
     HF_REFUSED_NOT_REDIS,
     HF_REFUSED_EVICTION, /* maxmemory with a policy other than noeviction: no votes */
     HF_REFUSED_AUTH,

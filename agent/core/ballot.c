@@ -7,11 +7,12 @@
 /* A node answers an acquire, and a raise for each fence that another node has shown; twice as often at most. */
 #define ANSWERS_MOST(n) (2 * ((n) + 1))
 
-uint32_t ballot_electorate(uint32_t may_vote, uint32_t overdue, int q, bool contended)
+uint32_t ballot_electorate(uint32_t may_vote, uint32_t overdue, const struct twins *twins, int q,
+                           bool contended)
 {
     uint32_t prompt = may_vote & ~overdue;
 
-    return contended && __builtin_popcount(prompt) >= q ? prompt : may_vote;
+    return contended && twins_count(twins, prompt) >= q ? prompt : may_vote;
 }
 
 void ballot_init(struct ballot *b, int n, int q, uint64_t fence, uint64_t limit, hf_time begun)
@@ -54,7 +55,7 @@ static uint64_t believed(const struct ballot *b)
 
     for (int i = 0; i < b->n; i++)
         shown[i] = b->node[i].shown;
-    return fence_believed(b->limit, shown, b->n, b->q);
+    return fence_believed(b->limit, shown, &b->twins, b->n, b->q);
 }
 
 static bool is_believed(const struct ballot *b, int node, uint64_t most)
@@ -102,46 +103,54 @@ hf_time ballot_ends(const struct ballot *b, const struct timing *timing)
     return hf_time_add(b->begun, timing->round_most);
 }
 
+static bool is_enough(const struct ballot *b, uint32_t nodes)
+{
+    return twins_count(&b->twins, nodes) >= b->q;
+}
+
 enum ballot_outcome ballot_decide(const struct ballot *b, const struct timing *timing, hf_time now)
 {
     /* V >= now + T/2 just when q of the votes last as long, so only those count. */
     hf_time least = hf_time_add(now, timing->grant_least);
     bool over = hf_time_before(ballot_ends(b, timing), now);
-    int yes = 0, low = 0, asked = 0, taken = 0, old = 0, doubted = 0;
+    uint32_t yes = 0, low = 0, asked = 0, old = 0, doubted = 0;
+    bool taken = false;
 
     for (int i = 0; i < b->n; i++) {
         bool lasts = !over && hf_time_reached(vote_ends(b, timing, i), least);
+        uint32_t node = UINT32_C(1) << i;
+
         switch (ballot_vote_of(b, i)) {
         case BALLOT_YES:
-            lasts ? yes++ : old++;
+            *(lasts ? &yes : &old) |= node;
             break;
         case BALLOT_YES_LOW:
-            lasts ? low++ : old++;
+            *(lasts ? &low : &old) |= node;
             break;
         case BALLOT_ASKED:
-            asked += !over;
+            asked |= over ? 0 : node;
             break;
         case BALLOT_TAKEN:
-            taken++;
+            taken = true;
             break;
         case BALLOT_DOUBTED:
-            doubted++;
+            doubted |= node;
             break;
         case BALLOT_NOT_ASKED:
         case BALLOT_NO:
             break;
         }
     }
-    if (yes >= b->q)
+    if (is_enough(b, yes))
         return BALLOT_WON;
     /* Does not wait for the last answer: a node that is away would cost a whole attempt, while a
      * raise costs a round trip. */
-    if (yes + low >= b->q)
+    if (is_enough(b, yes | low))
         return BALLOT_RAISE;
     /* Who is still to answer may show as high a fence. */
-    if (yes + low + asked + (asked > 0 ? doubted : 0) >= b->q)
+    if (is_enough(b, yes | low | asked | (asked ? doubted : 0)))
         return BALLOT_UNDECIDED;
-    if (yes + low + old >= b->q)
+    if (is_enough(b, yes | low | old))
         return BALLOT_TOO_LATE;
-    return taken > 0 ? BALLOT_TAKEN_BY_OTHER : BALLOT_FAILED;
+    return taken ? BALLOT_TAKEN_BY_OTHER : BALLOT_FAILED;
 }

@@ -1,6 +1,6 @@
 /* One acquire round: N nodes vote once, and the outcome is decided as soon as it is certain. Pure.
  *
- * Rules: a grant needs one set of q nodes that all voted, all accepted this very fence, and
+ * Rules: a grant needs one set of q nodes, each of another server, that all voted, all accepted this very fence, and
  * together give V >= now + T/2 (V = the q-th largest d of those nodes). (!) It is decided within
  * `round_most` of the round's first byte, whatever its validity: a vote is worth nothing once its
  * node may have forgotten it and been healed for another lease (agent/core/age.h). q is counted of
@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "agent/core/timing.h"
+#include "agent/core/twins.h"
 #include "shm/layout.h"
 #include "shm/nstime.h"
 
@@ -41,6 +42,7 @@ struct ballot {
     hf_time begun;
     uint64_t fence; /* the node part that is proposed now */
     uint64_t limit; /* fence_limit() */
+    struct twins twins; /* the caller keeps it: whose votes are of one server */
     struct {
         enum ballot_vote vote;
         int answers;
@@ -58,7 +60,8 @@ static inline int ballot_quorum(int n)
 /* Which of the nodes that may vote are asked, bit per node. Where the lock is contended a node with
  * an overdue answer is left out if the others are enough: otherwise hosts that split the others
  * among them would all wait for it, and nobody would have the lock meanwhile. */
-uint32_t ballot_electorate(uint32_t may_vote, uint32_t overdue, int q, bool contended);
+uint32_t ballot_electorate(uint32_t may_vote, uint32_t overdue, const struct twins *twins, int q,
+                           bool contended);
 
 /* `begun`: read before the first byte is sent. `limit`: fence_limit(). */
 void ballot_init(struct ballot *b, int n, int q, uint64_t fence, uint64_t limit, hf_time begun);

@@ -57,16 +57,18 @@ uint64_t fence_limit(bool have_median, hf_nodetime median, hf_wall wall)
     return saturate(saturate(from_clock(have_median ? median.us : us_of(wall))) + AHEAD_MOST_US);
 }
 
-uint64_t fence_believed(uint64_t limit, const uint64_t *shown, int n, int q)
+uint64_t fence_believed(uint64_t limit, const uint64_t *shown, const struct twins *twins, int n,
+                        int q)
 {
     uint64_t best = limit;
 
     for (int i = 0; i < n; i++) {
-        int as_high = 0;
+        uint32_t as_high = 0;
 
         for (int k = 0; k < n; k++)
-            as_high += shown[k] >= shown[i];
-        if (as_high >= q)
+            if (shown[k] >= shown[i])
+                as_high |= UINT32_C(1) << k;
+        if (twins_count(twins, as_high) >= q)
             best = larger(best, shown[i]);
     }
     return best;

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent/core/twins.h"
 #include "shm/nstime.h"
 
 #define FENCE_NODE_MAX     ((UINT64_C(1) << 53) - 1)
@@ -48,14 +49,15 @@ uint64_t fence_propose(uint64_t own_last_node_part, bool have_median, hf_nodetim
 /* The highest fence that is believed of a single node, as node parts: one day ahead of the nodes' median TIME. */
 uint64_t fence_limit(bool have_median, hf_nodetime median, hf_wall wall);
 
-/* The highest fence that is believed of nodes that have `shown` these, 0 for none: `limit`, or what `q` nodes show, each
- * that or more. (!) A node that lies, or has a poisoned record, has no say in how high fences are: by one answer it would
+/* The highest fence that is believed of nodes that have `shown` these, 0 for none: `limit`, or what `q` nodes of different servers show,
+ * each that or more. (!) A node that lies, or has a poisoned record, has no say in how high fences are: by one answer it would
  * use up all fences there are. A majority has: fences rise by what it remembers, also after its clocks were set back.
  *   N = 1  the node is believed, whatever it shows
  *   N = 2  the lower of both, as far as it is above the limit
  *   N = 3  the second highest; a node that is alone with its fence is no vote, and the other two grant
  *   N = 5  the third highest; two nodes may lie */
-uint64_t fence_believed(uint64_t limit, const uint64_t *shown, int n, int q);
+uint64_t fence_believed(uint64_t limit, const uint64_t *shown, const struct twins *twins, int n,
+                        int q);
 
 /* Whether any node can be made to accept a fence above this one. */
 static inline bool fence_can_rise(uint64_t node_part)

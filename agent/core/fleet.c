@@ -9,13 +9,14 @@
 #include "agent/core/fleet_later.h"
 #include "shm/status.h"
 
-/* Of who is gone nothing is waited for. */
+/* Of who is gone nothing is waited for. (!) Two nodes that are one server are not all: a fleet would be founded for good with too
+ * few servers. */
 static bool all_there(const struct fleet *f)
 {
     for (int i = 0; i < f->n; i++)
         if (!(f->known && fleet_place(f, i)->gone) && (!f->node[i].there || !fleet_is_seated(f, i)))
             return false;
-    return true;
+    return fleet_servers(f, (UINT32_C(1) << f->n) - 1) == f->n;
 }
 
 static bool all_proven(const struct fleet *f)
@@ -136,7 +137,7 @@ static bool is_of_most_here(const struct fleet *f, int i, hf_time now)
 {
     const struct fleet_record *record = &f->node[i].record;
     char text[256];
-    int there = 0;
+    uint32_t there = 0;
 
     if (!hf_time_reached(now, hf_time_add(f->started, FLEET_PATIENCE)) || f->anew ||
         !fleet_is_candidate(f, i) || record->state != FLEET_COMPLETE || record->version != 1 ||
@@ -149,9 +150,10 @@ static bool is_of_most_here(const struct fleet *f, int i, hf_time now)
             (node->peer[0] && node->said != FLEET_SAID_NONE &&
              !fleet_says(f, k, f->node[i].digest)))
             return false;
-        there += node->there;
+        if (node->there)
+            there |= UINT32_C(1) << k;
     }
-    return there >= ballot_quorum(f->n);
+    return fleet_servers(f, there) >= ballot_quorum(f->n);
 }
 
 static int find_ours(const struct fleet *f, hf_time now)

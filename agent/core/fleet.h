@@ -179,6 +179,9 @@ void fleet_note_told(struct fleet *fleet, int node);
 /* What is waited for, with its remedy; "" nothing. */
 void fleet_waits(const struct fleet *fleet, hf_time now, char *ret_text, size_t size);
 
+/* How many servers these nodes (bit per node) are, by what they say: all that is counted to a majority. */
+int fleet_servers(const struct fleet *fleet, uint32_t nodes);
+
 /* --- for its files (agent/core/fleet_view.c) ----------------------------------------------------------------------------- */
 
 bool fleet_says(const struct fleet *fleet, int node, const char *digest);

@@ -387,16 +387,19 @@ static bool comes_back(const struct fleet *f)
     for (int i = 0; i < f->n; i++)
         if (!f->node[i].there && !fleet_place(f, i)->gone)
             return false;
-    return fleet_is_latest(f, HF_TIME_NEVER);
+    return fleet_servers(f, (UINT32_C(1) << f->n) - 1) == f->n && fleet_is_latest(f, HF_TIME_NEVER);
 }
 
 static int confirm(struct fleet *f, hf_time until, char *why, size_t size)
 {
-    int empty = 0;
+    uint32_t bare = 0;
+    int empty;
 
     for (int i = 0; f->known && i < f->n; i++)
-        empty += f->node[i].there && fleet_is_seated(f, i) && fleet_is_of_new_list(f, i) &&
-                 fleet_is_bare(f, i);
+        if (f->node[i].there && fleet_is_seated(f, i) && fleet_is_of_new_list(f, i) &&
+            fleet_is_bare(f, i))
+            bare |= UINT32_C(1) << i;
+    empty = fleet_servers(f, bare);
     if (!f->known || f->leaving)
         snprintf(why, size,
                  "wait until the fleet is known: this host remembers no record that it could give "

@@ -56,12 +56,13 @@ static bool shows(const struct fleet_record *shown, const struct fleet_record *o
 static bool is_shown_by_most(const struct fleet *f, const struct fleet_record *of,
                              const struct fleet_record *by)
 {
-    int count = 0;
+    uint32_t shown = 0;
 
     for (int i = 0; i < f->n; i++)
-        count += f->node[i].said == FLEET_SAID_RECORD && fleet_is_seated(f, i) &&
-                 shows(&f->node[i].record, of, by);
-    return count >= ballot_quorum(f->n);
+        if (f->node[i].said == FLEET_SAID_RECORD && fleet_is_seated(f, i) &&
+            shows(&f->node[i].record, of, by))
+            shown |= UINT32_C(1) << i;
+    return fleet_servers(f, shown) >= ballot_quorum(f->n);
 }
 
 static bool is_later(const struct fleet *f, int i)

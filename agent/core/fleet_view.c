@@ -113,6 +113,22 @@ void fleet_on_server(struct fleet *f, int i, const char *run_id)
     snprintf(f->node[i].run_id, sizeof(f->node[i].run_id), "%s", run_id);
 }
 
+int fleet_servers(const struct fleet *f, uint32_t nodes)
+{
+    struct twins twins = {0};
+
+    for (int i = 0; i < f->n; i++)
+        for (int k = 0; k < i; k++)
+            if (f->node[i].run_id[0] && strcmp(f->node[i].run_id, f->node[k].run_id) == 0)
+                twins_pair(&twins, i, k);
+    return twins_count(&twins, nodes);
+}
+
+static uint32_t bit(int i)
+{
+    return UINT32_C(1) << i;
+}
+
 /* The configuration led to a server with our record, and the seat is another one. */
 bool fleet_is_stranger(const struct fleet *f, int i)
 {
@@ -214,16 +230,19 @@ static bool has_later_founding(const struct fleet *f, int i)
 
 bool fleet_is_refounded(const struct fleet *f, int i)
 {
-    int have = 0, ours = 0;
+    uint32_t have = 0, ours = 0;
 
     if (!f->known || f->record.version == 1 || f->record.state != FLEET_COMPLETE ||
         f->since_ms == 0 || !has_later_founding(f, i))
         return false;
     for (int k = 0; k < f->n; k++) {
-        ours += fleet_shows(f, k);
-        have += has_later_founding(f, k) || f->node[k].said == FLEET_SAID_NOTHING;
+        if (fleet_shows(f, k))
+            ours |= bit(k);
+        if (has_later_founding(f, k) || f->node[k].said == FLEET_SAID_NOTHING)
+            have |= bit(k);
     }
-    return ours < ballot_quorum(f->n) && have >= ballot_quorum(f->n);
+    return fleet_servers(f, ours) < ballot_quorum(f->n) &&
+           fleet_servers(f, have) >= ballot_quorum(f->n);
 }
 
 bool fleet_is_unread(const struct fleet *f, int i)
@@ -249,13 +268,15 @@ hf_time fleet_shown(const struct fleet *f)
     const int q = ballot_quorum(f->n);
 
     for (int i = 0; i < f->n; i++) {
-        int as_late = 0, later = 0;
+        uint32_t as_late = 0, later = 0;
 
         for (int k = 0; k < f->n; k++) {
-            as_late += hf_time_reached(f->node[k].shown, f->node[i].shown);
-            later += hf_time_before(f->node[i].shown, f->node[k].shown);
+            if (hf_time_reached(f->node[k].shown, f->node[i].shown))
+                as_late |= bit(k);
+            if (hf_time_before(f->node[i].shown, f->node[k].shown))
+                later |= bit(k);
         }
-        if (as_late >= q && later < q)
+        if (fleet_servers(f, as_late) >= q && fleet_servers(f, later) < q)
             return f->node[i].shown;
     }
     return HF_TIME_PAST;
@@ -273,11 +294,12 @@ static hf_time emptied(const struct fleet *f)
     hf_time since = HF_TIME_NEVER;
 
     for (int i = 0; i < f->n; i++) {
-        int count = 0;
+        uint32_t empty = 0;
 
         for (int k = 0; k < f->n; k++)
-            count += hf_time_reached(empty_since(f, i), empty_since(f, k));
-        if (count >= ballot_quorum(f->n))
+            if (hf_time_reached(empty_since(f, i), empty_since(f, k)))
+                empty |= bit(k);
+        if (fleet_servers(f, empty) >= ballot_quorum(f->n))
             since = hf_time_min(since, empty_since(f, i));
     }
     return since;

@@ -281,12 +281,13 @@ static void say_lone(const struct fleet *f, int i, char *ret_text, size_t size)
 {
     const struct fleet_record *r = &f->node[i].record;
     char addresses[ADDRESSES_SIZE];
-    int ours = 0;
+    uint32_t ours = 0;
 
     for (int k = 0; k < f->n; k++)
-        ours += fleet_shows(f, k);
+        if (fleet_shows(f, k))
+            ours |= UINT32_C(1) << k;
     list_addresses(f, r, true, addresses, sizeof(addresses));
-    if (ours >= ballot_quorum(f->n))
+    if (fleet_servers(f, ours) >= ballot_quorum(f->n))
         snprintf(ret_text, size,
                  "node %s has version %" PRIu64
                  " of the fleet, and most nodes do not; if an operator began that change, give the "

@@ -1,7 +1,5 @@
 #include "agent/core/lease_fsm.h"
 
-#include "agent/core/validity.h"
-
 #include "shm/layout.h"
 
 #include <assert.h>
@@ -55,7 +53,7 @@ static hf_time validity_with(const struct lease_fsm *l, int node, hf_time d)
 
     for (int i = 0; i < l->n; i++)
         all[i] = i == node ? d : lease_fsm_d(l, i);
-    d = validity_qth(all, l->n, l->q);
+    d = servers_validity(l->servers, all, lease_fsm_timing(l).span, l->n, l->q);
     return l->frozen ? hf_time_max(l->valid, d) : d;
 }
 
@@ -154,11 +152,12 @@ static enum hf_loss_reason by_time(const struct lease_fsm *l)
     return l->stop_renewal ? HF_LOSS_HOLDER : HF_LOSS_QUORUM;
 }
 
-static void start(struct lease_fsm *l, int n, int q, const struct timing *timing, bool run,
-                  hf_time max_hold)
+static void start(struct lease_fsm *l, const struct servers *servers, int n, int q,
+                  const struct timing *timing, bool run, hf_time max_hold)
 {
     assert(n >= 1 && n <= HF_NODES_MAX && q >= 1 && q <= n);
     memset(l, 0, lease_fsm_size(n));
+    l->servers = servers;
     l->n = (uint8_t)n;
     l->q = (uint8_t)q;
     l->ttl_ms = (uint32_t)hf_dur_ms(timing->ttl);
@@ -171,10 +170,10 @@ static void start(struct lease_fsm *l, int n, int q, const struct timing *timing
         l->node[i].at = HF_TIME_PAST;
 }
 
-void lease_fsm_init(struct lease_fsm *l, int n, int q, const struct timing *timing, bool run,
-                    hf_time max_hold, const hf_time *a, const uint32_t *mark)
+void lease_fsm_init(struct lease_fsm *l, const struct servers *servers, int n, int q,
+                    const struct timing *timing, bool run, hf_time max_hold, const hf_time *a, const uint32_t *mark)
 {
-    start(l, n, q, timing, run, max_hold);
+    start(l, servers, n, q, timing, run, max_hold);
     for (int i = 0; i < n; i++) {
         l->node[i].mark = (uint16_t)mark[i];
         if (is_void(a[i]))
@@ -184,10 +183,10 @@ void lease_fsm_init(struct lease_fsm *l, int n, int q, const struct timing *timi
     }
 }
 
-void lease_fsm_readopt(struct lease_fsm *l, int n, int q, const struct timing *timing, bool run,
-                       hf_time max_hold, const hf_time *d, const uint32_t *mark, bool was_losing)
+void lease_fsm_readopt(struct lease_fsm *l, const struct servers *servers, int n, int q,
+                       const struct timing *timing, bool run, hf_time max_hold, const hf_time *d, const uint32_t *mark, bool was_losing)
 {
-    start(l, n, q, timing, run, max_hold);
+    start(l, servers, n, q, timing, run, max_hold);
     l->readopted = true;
     l->journaled = HF_TIME_PAST;
     for (int i = 0; i < n; i++) {
@@ -270,6 +269,10 @@ unsigned lease_fsm_hit(struct lease_fsm *l, int node, hf_time a, uint32_t mark, 
     hf_time valid = counts ? validity_with(l, node, d) : l->valid;
     bool extends = hf_time_before(l->valid, valid);
     struct before before;
+
+    /* (!) Its server's vote by another node may be one that the lease still needs, until that one is renewed there. */
+    if (counts && hf_time_before(valid, l->valid))
+        counts = false;
 
     if (counts && is_small(l, valid) && is_well(l, now)) {
         count_vote(l, node, d, mark);
@@ -355,12 +358,12 @@ unsigned lease_fsm_forced(struct lease_fsm *l, int node, hf_time now)
     return make_void(l, node, now, HF_LOSS_FORCED, now);
 }
 
-unsigned lease_fsm_outbid(struct lease_fsm *l, int nodes, hf_time now)
+unsigned lease_fsm_outbid(struct lease_fsm *l, uint32_t nodes, hf_time now)
 {
     struct before before = look(l);
 
     advance(l, by_time(l), now);
-    if (nodes >= l->q && !is_over(l))
+    if (servers_count(l->servers, nodes) >= l->q && !is_over(l))
         stop(l, HF_SLOT_LOST, HF_LOSS_FENCE);
     return actions_since(l, &before);
 }
@@ -454,9 +457,9 @@ bool lease_fsm_renews(const struct lease_fsm *l)
 
 int lease_fsm_votes(const struct lease_fsm *l, hf_time now)
 {
-    int votes = 0;
+    hf_time d[HF_NODES_MAX];
 
     for (int i = 0; i < l->n; i++)
-        votes += hf_time_before(now, lease_fsm_d(l, i));
-    return votes;
+        d[i] = lease_fsm_d(l, i);
+    return servers_votes(l->servers, d, lease_fsm_timing(l).span, l->n, now);
 }

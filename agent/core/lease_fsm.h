@@ -2,7 +2,7 @@
  * actions.
  *
  * Per node it keeps d_i = a_i + span or, of a void vote, since when it is void. V = the q-th
- * largest d_i that stands. Rules:
+ * largest d_i that stands, of nodes that lead to different servers (agent/core/twins.h). Rules:
  *  - (!) A reply is judged by a clock read taken when it is processed: if V without that reply has
  *    passed, the lease is lost whatever the reply says. A run is LOSING in the same way once V -
  *    0.3 T has passed.
@@ -13,6 +13,7 @@
  *    either case. A clock step voids d_i until renewed.
  *  - Fewer than q standing d_i: lost at once.
  *  - LOSING is terminal and freezes V; LOST and ENDED are final. A lost lease is never resurrected.
+ *  - A hit by which V would be earlier does not count: its server voted by another node before.
  *  - A failed renewal (error, timeout) changes nothing.
  * States by time: LATE at V - 0.5 T, LOSING at V - 0.3 T, LOST at V. The reason is QUORUM when time
  * ran out, AWAY when the agent was not there to renew, and FOREIGN, FORCED, MISSING or CLOCK when
@@ -25,6 +26,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agent/core/server.h"
 #include "agent/core/timing.h"
 #include "shm/compiler.h"
 #include "shm/layout.h"
@@ -53,6 +55,7 @@ enum lease_action {
 /* There may be a million of these, so it is small. Where memory was made for n nodes
  * (lease_fsm_size), only the first n of `node` exist. */
 struct lease_fsm {
+    const struct servers *servers; /* the owning thread's; NULL: every node is another one */
     uint32_t ttl_ms;
     uint16_t heal_wanted, voided; /* bit per node */
     uint8_t n, q;
@@ -100,16 +103,16 @@ static inline struct timing lease_fsm_timing(const struct lease_fsm *l)
     return timing_of(hf_ms(l->ttl_ms));
 }
 
-/* From a won ballot: HELD. `a[i]`: HF_TIME_PAST where the node did not vote (then it is in
+/* From a won ballot: HELD. `servers` may be NULL. `a[i]`: HF_TIME_PAST where the node did not vote (then it is in
  * heal_wanted). `mark[i]`: the node's sentinel generation. */
-void lease_fsm_init(struct lease_fsm *l, int n, int q, const struct timing *timing, bool run,
-                    hf_time max_hold, const hf_time *a, const uint32_t *mark);
+void lease_fsm_init(struct lease_fsm *l, const struct servers *servers, int n, int q,
+                    const struct timing *timing, bool run, hf_time max_hold, const hf_time *a, const uint32_t *mark);
 /* From a journal: d_i as they were. `was_losing`: by the stored state (the caller may set
  * `reason`). Run lease_fsm_tick() next. V - 0.3 T may pass while this agent still connects, so
  * until q nodes have answered it a lease may be renewed until V; a run is LOSING by then all the
  * same. */
-void lease_fsm_readopt(struct lease_fsm *l, int n, int q, const struct timing *timing, bool run,
-                       hf_time max_hold, const hf_time *d, const uint32_t *mark, bool was_losing);
+void lease_fsm_readopt(struct lease_fsm *l, const struct servers *servers, int n, int q,
+                       const struct timing *timing, bool run, hf_time max_hold, const hf_time *d, const uint32_t *mark, bool was_losing);
 
 /* After lease_fsm_readopt(), where the fleet's record now counts less than it did: its holder was told `until`, by votes that
  * all stand. V is no earlier while no vote is found void; nothing extends it. */
@@ -138,9 +141,9 @@ unsigned lease_fsm_missing(struct lease_fsm *l, int node, uint32_t mark, hf_time
 unsigned lease_fsm_foreign(struct lease_fsm *l, int node, hf_time now);
 /* The same for a node where somebody put a mark in our token's place. */
 unsigned lease_fsm_forced(struct lease_fsm *l, int node, hf_time now);
-/* `nodes` nodes were seen to have a higher fence, all of the same other token. If they are q the
+/* These nodes (bit per node) were seen to have a higher fence, all of the same other token. If they are q servers the
  * lock was granted anew, whatever votes stand, and the lease is LOST (FENCE). */
-unsigned lease_fsm_outbid(struct lease_fsm *l, int nodes, hf_time now);
+unsigned lease_fsm_outbid(struct lease_fsm *l, uint32_t nodes, hf_time now);
 /* The node's clock stepped, as the reply to a command sent after `sent` showed: a vote from before
  * that is void until renewed. A vote from that very reply stands, so report the reply's hits
  * first. */
@@ -165,7 +168,7 @@ hf_time lease_fsm_next(const struct lease_fsm *l);
 /* Whether the nodes should be renewed at all: not from LOSING on, not when abandoned. The same
  * holds for heals. */
 bool lease_fsm_renews(const struct lease_fsm *l);
-/* How many votes stand (d_i not void and ahead of now). */
+/* How many servers' votes stand (d_i not void and ahead of now). */
 int lease_fsm_votes(const struct lease_fsm *l, hf_time now);
 
 #endif

@@ -123,7 +123,7 @@ enum trust_allowed {
  * forgotten: quarantine. */
 unsigned trust_on_facts(struct node_trust *t, const struct node_facts *facts, unsigned allowed,
                         hf_time now);
-/* A refusal that the caller found (DUPLICATE, NOT_REDIS, AUTH, FLEET); HF_REFUSED_NOT takes it
+/* A refusal that the caller found (NOT_REDIS, AUTH, FLEET); HF_REFUSED_NOT takes it
  * back. */
 unsigned trust_refuse(struct node_trust *t, enum hf_node_refusal refusal);
 

@@ -51,17 +51,18 @@ void once_said(struct once *once, int node, bool votes, const struct once_record
 enum once_outcome once_decide(const struct once *once)
 {
     bool open = false;
-    int votes = 0;
+    uint32_t votes = 0;
 
     for (int i = 0; i < once->n; i++) {
         if (once->node[i].word == ONCE_REFUSED)
             return ONCE_LATE;
         open |= once->node[i].word == ONCE_AWAITED;
-        votes += once->node[i].word == ONCE_SAID && once->node[i].votes;
+        if (once->node[i].word == ONCE_SAID && once->node[i].votes)
+            votes |= UINT32_C(1) << i;
     }
     if (open)
         return ONCE_OPEN;
-    return votes >= once->q ? ONCE_ENOUGH : ONCE_FEW;
+    return twins_count(&once->twins, votes) >= once->q ? ONCE_ENOUGH : ONCE_FEW;
 }
 
 bool once_is_later(const struct once_record *a, const struct once_record *b)

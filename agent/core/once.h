@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent/core/twins.h"
 #include "shm/layout.h"
 #include "shm/nstime.h"
 
@@ -48,6 +49,7 @@ enum once_word { ONCE_AWAITED, ONCE_SILENT, ONCE_SAID, ONCE_REFUSED };
 
 struct once {
     int n, q;
+    struct twins twins; /* the caller fills it in: which nodes are one server */
     struct {
         enum once_word word;
         bool votes;

@@ -14,11 +14,11 @@ static uint64_t tag_of(const char *id)
     return tag ? tag : 1;
 }
 
-int rivals_seen(struct rivals *r, uint32_t slot, uint32_t generation, int node, const char *id)
+uint32_t rivals_seen(struct rivals *r, uint32_t slot, uint32_t generation, int node, const char *id)
 {
     uint64_t *words = r->words + rivals_words(slot % r->room, r->n), *tags = words + 1;
     uint64_t lease = (uint64_t)slot << 32 | generation;
-    int count = 0;
+    uint32_t nodes = 0;
 
     if (words[0] != lease) {
         memset(tags, 0, (size_t)r->n * sizeof(*tags));
@@ -26,6 +26,7 @@ int rivals_seen(struct rivals *r, uint32_t slot, uint32_t generation, int node, 
     }
     tags[node] = tag_of(id);
     for (int i = 0; i < r->n; i++)
-        count += tags[i] == tags[node];
-    return count;
+        if (tags[i] == tags[node])
+            nodes |= UINT32_C(1) << i;
+    return nodes;
 }

@@ -12,10 +12,25 @@ static bool is_same(const char *run_id, const char *other)
     return run_id[0] != '\0' && strcmp(run_id, other) == 0;
 }
 
-void server_init(struct server *server, const char *run_id)
+static bool may_be_alike(const struct server *one, const struct server *other)
 {
-    *server = (struct server){.since = HF_TIME_PAST};
-    set(server->run_id, run_id);
+    return is_same(one->run_id, other->run_id) || is_same(one->run_id, other->before) ||
+           is_same(one->before, other->run_id) || is_same(one->before, other->before);
+}
+
+static void look(struct servers *s)
+{
+    s->alike = false;
+    for (int i = 0; i < HF_NODES_MAX; i++)
+        for (int k = 0; k < i; k++)
+            s->alike |= may_be_alike(&s->node[i], &s->node[k]);
+}
+
+void servers_meet(struct servers *s, int node, const char *run_id)
+{
+    s->node[node] = (struct server){.since = HF_TIME_PAST};
+    set(s->node[node].run_id, run_id);
+    look(s);
 }
 
 static void move(struct server *server, const char *run_id, hf_dur least, hf_time now)
@@ -31,21 +46,98 @@ static void move(struct server *server, const char *run_id, hf_dur least, hf_tim
     }
 }
 
-void server_on_run_id(struct server *server, const char *run_id, hf_dur least, hf_time now)
+void servers_on_run_id(struct servers *s, int node, const char *run_id, hf_dur least, hf_time now)
 {
+    struct server *server = &s->node[node];
+
     if (strcmp(server->run_id, run_id) == 0)
         return;
     if (server->run_id[0])
         move(server, run_id, least, now);
     set(server->run_id, run_id);
+    look(s);
 }
 
-bool server_is_shared(const struct server *server, const struct server *other)
+/* A vote that was sent before the node led where it leads now. */
+static bool is_early(const struct server *server, hf_time a)
 {
-    return is_same(server->run_id, other->run_id) || is_same(server->run_id, other->before);
+    return server->before[0] && hf_time_before(a, server->since);
 }
 
-bool server_gave(const struct server *server, const struct server *other, hf_time a)
+static const char *giver(const struct server *server, hf_time a)
 {
-    return is_same(server->run_id, hf_time_before(a, other->since) ? other->before : other->run_id);
+    return is_early(server, a) ? server->before : server->run_id;
+}
+
+/* (!) A server is followed at `one` by the one that is there now: the vote of `one` was sent before that, and the other one to
+ * it; or after it, and the other one before. Two addresses that were swapped are no such thing. */
+static bool is_followed(const struct server *one, hf_time a, const struct server *other, hf_time b)
+{
+    if (is_early(one, a))
+        return !is_early(other, b) && is_same(one->run_id, other->run_id);
+    return hf_time_before(b, one->since) && is_same(one->before, giver(other, b));
+}
+
+static bool are_one(const struct server *one, hf_time a, const struct server *other, hf_time b)
+{
+    return is_same(giver(one, a), giver(other, b)) || is_followed(one, a, other, b) ||
+           is_followed(other, b, one, a);
+}
+
+void servers_twins(const struct servers *s, const hf_time *a, int count, struct twins *ret_twins)
+{
+    memset(ret_twins, 0, sizeof(*ret_twins));
+    if (!s || !s->alike)
+        return;
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < i; k++)
+            if (are_one(&s->node[i], a ? a[i] : HF_TIME_NEVER, &s->node[k],
+                        a ? a[k] : HF_TIME_NEVER))
+                twins_pair(ret_twins, i, k);
+}
+
+static void twins_of_votes(const struct servers *s, const hf_time *d, hf_dur span, int count,
+                           struct twins *ret_twins)
+{
+    hf_time a[HF_NODES_MAX];
+
+    for (int i = 0; i < count; i++)
+        a[i] = d[i].ns == HF_TIME_PAST.ns ? d[i] : hf_time_sub(d[i], span);
+    servers_twins(s, a, count, ret_twins);
+}
+
+hf_time servers_validity(const struct servers *s, const hf_time *d, hf_dur span, int count, int q)
+{
+    struct twins twins;
+
+    twins_of_votes(s, d, span, count, &twins);
+    return twins_validity(&twins, d, count, q);
+}
+
+int servers_votes(const struct servers *s, const hf_time *d, hf_dur span, int count, hf_time now)
+{
+    uint32_t votes = 0;
+    struct twins twins;
+
+    for (int i = 0; i < count; i++)
+        if (hf_time_before(now, d[i]))
+            votes |= UINT32_C(1) << i;
+    twins_of_votes(s, d, span, count, &twins);
+    return twins_count(&twins, votes);
+}
+
+int servers_count(const struct servers *s, uint32_t nodes)
+{
+    struct twins twins;
+
+    servers_twins(s, NULL, HF_NODES_MAX, &twins);
+    return twins_count(&twins, nodes);
+}
+
+int servers_twin(const struct servers *s, int node)
+{
+    for (int i = 0; i < HF_NODES_MAX; i++)
+        if (i != node && is_same(s->node[node].run_id, s->node[i].run_id))
+            return i;
+    return -1;
 }

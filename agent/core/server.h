@@ -1,11 +1,12 @@
-/* Which server a node of the list leads to, and since when. Pure.
+/* Which servers the nodes of the list lead to, and since when. Pure.
  *
  * (!) Two nodes of the list may lead to one server: an address has come to lead to another node's
- * server, or two addresses are just being swapped. That server has one vote, in the name of the
- * node for which it gave it first. So a renewal counts only once no other node's vote for the lease
- * is of the same server. Which of the two nodes is listed first does not matter: the other one's
- * vote may be the one that stands. Nor does it matter whether that node's connection is up: its
- * vote stands until its end, and so does a vote that was sent before the node led elsewhere.
+ * server, two addresses are just being swapped, or a server says that it is another one. All these nodes
+ * are asked, and their votes are one vote (agent/core/twins.h), which lasts as long as the latest of
+ * them. Nobody can know which of them lies, so no node is refused.
+ * (!) A vote is of the server that was there when it was sent. While it stands it counts as one with votes of the
+ * server that is there now, and of the one before: that may be a restart, and what was started anew gives no second vote by
+ * way of another node.
  */
 #ifndef HOLDFAST_AGENT_CORE_SERVER_H
 #define HOLDFAST_AGENT_CORE_SERVER_H
@@ -13,6 +14,7 @@
 #include <stdbool.h>
 
 #include "agent/core/node_trust.h"
+#include "agent/core/twins.h"
 
 struct server {
     char run_id[TRUST_RUN_ID_LEN + 1]; /* "" not heard of yet */
@@ -20,15 +22,30 @@ struct server {
     hf_time since; /* since when it is this one; HF_TIME_PAST: the first server that was met */
 };
 
+/* Those of the whole list. */
+struct servers {
+    struct server node[HF_NODES_MAX];
+    bool alike; /* two nodes may have a server in common: else there is nothing to look for */
+};
+
 /* `run_id`: from an earlier agent's records; "": they have none. */
-void server_init(struct server *server, const char *run_id);
+void servers_meet(struct servers *servers, int node, const char *run_id);
 /* The node told its run_id. `least`: the age from which on what a server says counts
  * (agent/core/age.h). A server that was there for less has given no vote. */
-void server_on_run_id(struct server *server, const char *run_id, hf_dur least, hf_time now);
-/* Whether both nodes lead to one server, or did before or after a change. */
-bool server_is_shared(const struct server *server, const struct server *other);
-/* Whether a vote that was sent to `other` at `a` was given by the server that `server` leads to
- * now. */
-bool server_gave(const struct server *server, const struct server *other, hf_time a);
+void servers_on_run_id(struct servers *servers, int node, const char *run_id, hf_dur least,
+                       hf_time now);
+/* Whose votes are of one server. `a`: when each vote was sent; NULL: all are sent now. NULL for `servers`: none. */
+void servers_twins(const struct servers *servers, const hf_time *a, int count,
+                   struct twins *ret_twins);
+/* V of votes that last until `d`, HF_TIME_PAST: no vote, and were sent `span` before. */
+hf_time servers_validity(const struct servers *servers, const hf_time *d, hf_dur span, int count,
+                         int q);
+/* How many servers' votes last longer than until `now`. */
+int servers_votes(const struct servers *servers, const hf_time *d, hf_dur span, int count,
+                  hf_time now);
+/* How many servers these nodes (bit per node) are now. */
+int servers_count(const struct servers *servers, uint32_t nodes);
+/* The first other node of the list that says it is the same server as this one now; -1: none. */
+int servers_twin(const struct servers *servers, int node);
 
 #endif

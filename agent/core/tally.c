@@ -27,13 +27,19 @@ void tally_key(struct tally *t, int node, const char *id, int64_t pttl_ms)
     t->node[node].pttl_ms = pttl_ms;
 }
 
-static int words(const struct tally *t, enum tally_word word)
+static uint32_t bit(int node)
 {
-    int count = 0;
+    return UINT32_C(1) << node;
+}
+
+static uint32_t words(const struct tally *t, enum tally_word word)
+{
+    uint32_t nodes = 0;
 
     for (int i = 0; i < t->n; i++)
-        count += t->node[i].word == word;
-    return count;
+        if (t->node[i].word == word)
+            nodes |= bit(i);
+    return nodes;
 }
 
 static bool same_key(const struct tally *t, int a, int b)
@@ -42,13 +48,19 @@ static bool same_key(const struct tally *t, int a, int b)
            strcmp(t->node[a].id, t->node[b].id) == 0;
 }
 
-int tally_count(const struct tally *t, int node)
+static uint32_t alike(const struct tally *t, int node)
 {
-    int count = 0;
+    uint32_t nodes = 0;
 
     for (int i = 0; i < t->n; i++)
-        count += same_key(t, node, i);
-    return count;
+        if (same_key(t, node, i))
+            nodes |= bit(i);
+    return nodes;
+}
+
+int tally_count(const struct tally *t, int node)
+{
+    return twins_count(&t->twins, alike(t, node));
 }
 
 int tally_leader(const struct tally *t)
@@ -69,41 +81,42 @@ bool tally_complete(const struct tally *t)
 
 int tally_answered(const struct tally *t)
 {
-    return words(t, TALLY_NO_KEY) + words(t, TALLY_A_KEY);
+    return __builtin_popcount(words(t, TALLY_NO_KEY) | words(t, TALLY_A_KEY));
+}
+
+static bool is_enough(const struct tally *t, uint32_t nodes)
+{
+    return twins_count(&t->twins, nodes) >= t->q;
 }
 
 enum tally_outcome tally_decide(const struct tally *t)
 {
-    int leader = tally_leader(t), most = leader < 0 ? 0 : tally_count(t, leader);
-    int without = words(t, TALLY_NO_KEY), missing = t->n - tally_answered(t);
+    int leader = tally_leader(t);
+    uint32_t most = leader < 0 ? 0 : alike(t, leader);
+    uint32_t without = words(t, TALLY_NO_KEY);
+    uint32_t missing = words(t, TALLY_NO_WORD) | words(t, TALLY_SILENT);
 
-    if (most >= t->q)
+    if (is_enough(t, most))
         return TALLY_HELD;
-    if (without >= t->q)
+    if (is_enough(t, without))
         return TALLY_FREE;
-    if (most + missing < t->q && without + missing < t->q)
+    if (!is_enough(t, most | missing) && !is_enough(t, without | missing))
         return TALLY_SPLIT;
     return tally_complete(t) ? TALLY_UNKNOWN : TALLY_OPEN;
 }
 
 int64_t tally_lapse_ms(const struct tally *t, int node)
 {
-    int64_t left_ms[HF_NODES_MAX]; /* falling; never comes first */
-    int count = 0;
+    hf_time left[HF_NODES_MAX], until; /* in milliseconds, for a node may show any number */
+    int count = tally_count(t, node);
 
-    for (int i = 0; i < t->n; i++) {
-        int64_t own_ms = t->node[i].pttl_ms < 0 ? INT64_MAX : t->node[i].pttl_ms;
-        int at = count;
-
-        if (!same_key(t, node, i))
-            continue;
-        for (; at > 0 && left_ms[at - 1] < own_ms; at--)
-            left_ms[at] = left_ms[at - 1];
-        left_ms[at] = own_ms;
-        count++;
-    }
     if (count == 0)
         return -1;
-    count = count < t->q ? count : t->q;
-    return left_ms[count - 1] == INT64_MAX ? -1 : left_ms[count - 1];
+    for (int i = 0; i < t->n; i++) {
+        left[i] = HF_TIME_PAST;
+        if (same_key(t, node, i))
+            left[i] = t->node[i].pttl_ms < 0 ? HF_TIME_NEVER : (hf_time){t->node[i].pttl_ms};
+    }
+    until = twins_validity(&t->twins, left, t->n, count < t->q ? count : t->q);
+    return until.ns == HF_TIME_NEVER.ns ? -1 : until.ns;
 }

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent/core/twins.h"
 #include "shm/layout.h"
 #include "shm/nstime.h"
 
@@ -33,6 +34,7 @@ enum tally_word { /* of one node */
 
 struct tally {
     int n, q;
+    struct twins twins; /* the caller fills it in: which nodes are one server */
     struct {
         enum tally_word word;
         char id[TALLY_ID_LEN + 1]; /* "": a key of another type */
@@ -51,7 +53,7 @@ bool tally_complete(const struct tally *t);
 int tally_answered(const struct tally *t);
 /* A node that has the id that most nodes have (the first of several); -1: none has a key. */
 int tally_leader(const struct tally *t);
-/* How many nodes have what `node` has. */
+/* How many servers have what `node` has. */
 int tally_count(const struct tally *t, int node);
 /* When fewer than q nodes have `node`'s key if nobody extends it: the q-th largest of what is left
  * (of all when it is on fewer), in milliseconds; -1: never. */

@@ -52,7 +52,7 @@ static uint16_t voting_at(const struct lease_fsm *fsm, hf_time at)
     for (int i = 0; i < fsm->n; i++)
         d[i] = lease_fsm_d(fsm, i);
     if (at.ns == HF_TIME_NEVER.ns)
-        at = validity_qth(d, fsm->n, fsm->q);
+        at = servers_validity(fsm->servers, d, lease_fsm_timing(fsm).span, fsm->n, fsm->q);
     return voting_of(d, fsm->n, at);
 }
 

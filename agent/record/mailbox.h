@@ -73,6 +73,7 @@ struct message {
     bool killing;
     struct asker by; /* MSG_LOSE */
     char nonce[33];
+    char run_id[41]; /* MSG_TRUST, to the renewal thread; "" not known */
 };
 
 struct mailbox {

@@ -38,7 +38,7 @@ struct job {
     hf_time doubt_until, give_up, expires, covered;
     hf_time attempt_over; /* the first value of give_up */
     hf_dur attempt;
-    int wanted; /* answers after which `done` is called */
+    uint32_t clean; /* by node: had nothing of it anyway */
     release_done_fn *done;
     void *arg;
     struct token token;
@@ -58,6 +58,7 @@ struct releaser {
     struct loop *loop;
     struct link *links[HF_NODES_MAX];
     int n, q;
+    const struct servers *servers;
     release_counts_fn *counts;
     void *owner;
     struct place_list queue[HF_NODES_MAX];
@@ -116,7 +117,7 @@ static void job_free(struct job *job)
 
 static bool job_is_gone(const struct job *job)
 {
-    return count_bits(job->without) >= job->releaser->q;
+    return servers_count(job->releaser->servers, job->without) >= job->releaser->q;
 }
 
 /* (!) No later than that, for a release of a lock that stands ends with the first q answers. */
@@ -124,10 +125,20 @@ static bool job_is_certain(const struct job *job)
 {
     const struct releaser *r = job->releaser;
     /* A node that is away, or lost its connection, will not say what the first release there found. */
-    int open = count_bits(job->flying & ~job->answered & ~job->sent_again);
+    uint32_t open = job->flying & ~job->answered & ~job->sent_again;
 
     return job->covered.ns == HF_TIME_PAST.ns || job_is_gone(job) ||
-           count_bits(job->without) + open < r->q;
+           servers_count(r->servers, job->without | open) < r->q;
+}
+
+/* So many nodes have nothing of it; all of them, where so many had nothing anyway. */
+static bool job_is_free(const struct job *job)
+{
+    const struct releaser *r = job->releaser;
+
+    if (servers_count(r->servers, job->clean) >= r->q)
+        return !(job->nodes & ~job->answered);
+    return servers_count(r->servers, job->clean | job->answered) >= r->q;
 }
 
 static void job_done(struct job *job)
@@ -164,7 +175,7 @@ static void job_review(struct job *job, hf_time now)
                 job_queue(job, i);
     }
     job->finished |= job->answered & ~(job->again | job->queued | job->flying);
-    if (job->done && ((count_bits(job->answered) >= job->wanted && job_is_certain(job)) ||
+    if (job->done && ((job_is_free(job) && job_is_certain(job)) ||
                       job->finished == job->nodes || hf_time_reached(now, job->give_up)))
         job_done(job);
     if (job->finished == job->nodes && !job->flying) {
@@ -340,12 +351,12 @@ void releaser_link_up(struct releaser *r, int node)
 static void set_done(struct job *job, hf_time now)
 {
     struct releaser *r = job->releaser;
-    int clean = r->n - count_bits(job->nodes);
+    uint32_t clean = (bit(r->n) - 1) & ~job->nodes;
     hf_dur patience = hf_ns(0);
 
-    job->wanted = clean < r->q ? r->q - clean : count_bits(job->nodes);
+    job->clean = clean;
     job->give_up = job->attempt_over;
-    if (clean < r->q)
+    if (servers_count(r->servers, clean) < r->q)
         return;
     for (int i = 0; i < r->n; i++)
         if (job->nodes & bit(i))
@@ -391,7 +402,8 @@ int releaser_start(struct releaser *r, const struct release_order *order)
     return HF_OK;
 }
 
-int releaser_create(struct loop *loop, struct link *const *links, int nodes, int quorum,
+int releaser_create(struct loop *loop, struct link *const *links, const struct servers *servers,
+                    int nodes, int quorum,
                     release_counts_fn *counts, void *owner, struct releaser **ret_releaser)
 {
     struct releaser *r = calloc(1, sizeof(*r));
@@ -401,6 +413,7 @@ int releaser_create(struct loop *loop, struct link *const *links, int nodes, int
     r->loop = loop;
     r->n = nodes;
     r->q = quorum;
+    r->servers = servers;
     r->counts = counts;
     r->owner = owner;
     r->send.fn = send_all;

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "agent/base/loop.h"
+#include "agent/core/server.h"
 #include "agent/redis/release_order.h"
 #include "shm/nstime.h"
 
@@ -27,7 +28,9 @@ struct link;
 struct releaser;
 
 /* `owner` is handed to every `done`, and to `counts` (agent/redis/release_order.h). */
-int releaser_create(struct loop *loop, struct link *const *links, int nodes, int quorum,
+/* `servers`: that the nodes lead to. */
+int releaser_create(struct loop *loop, struct link *const *links, const struct servers *servers,
+                    int nodes, int quorum,
                     release_counts_fn *counts, void *owner, struct releaser **ret_releaser);
 /* Drops all jobs; leaves keys to their TTL. First let them end: releaser_busy(). */
 void releaser_destroy(struct releaser *releaser);

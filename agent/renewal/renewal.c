@@ -108,7 +108,8 @@ static void learn_facts(struct renewal_node *node, const struct node_facts *fact
     before = node->trust;
     events = trust_on_facts(&node->trust, facts, agent_allowed(config), clock_now());
     age_on_facts(&node->age, &before, facts, clock_now());
-    server_on_run_id(&node->server, facts->run_id, node->renewal->age_least, clock_now());
+    servers_on_run_id(&node->renewal->servers, node->number, facts->run_id,
+                      node->renewal->age_least, clock_now());
     if (reply->outcome == LINK_ANSWERED) {
         if (renewal_learn(node, reply) & TRUST_STEPPED)
             renewal_stepped(node, reply->sent);
@@ -171,6 +172,10 @@ static void on_told(struct renewal_node *node, const struct message *message) IN
         age_on_step(&node->age, now);
         renewal_stepped(node, now);
     }
+    /* The broker's link is up first: a lease may have votes of that server before this link is. */
+    if (!node->renewal->servers.node[node->number].run_id[0])
+        servers_on_run_id(&node->renewal->servers, node->number, message->run_id,
+                          node->renewal->age_least, now);
     if (message->nonce[0] && !renewal_nonce(node)[0]) {
         struct node_trust before = node->trust;
 
@@ -470,7 +475,7 @@ static int node_create(struct renewal *r, int i)
         age_init(&node->age, node->trust.word_age, trust_may_vote(&node->trust, r->started));
     }
     node->first_mark = node->trust.mark;
-    server_init(&node->server, node->trust.facts.run_id);
+    servers_meet(&r->servers, i, node->trust.facts.run_id);
     seat_configure(&node->seat, &config->nodes[i]);
     options = options_of(r, i);
     return link_create(&options, &node->link);
@@ -515,7 +520,8 @@ int renewal_create(struct agent *agent, struct renewal **ret_renewal) BEFORE_OR_
         links[i] = r->node[i].link;
     }
     if (rc == HF_OK)
-        rc = releaser_create(r->loop, links, r->n, r->q, renewal_release_counts, r, &r->releaser);
+        rc = releaser_create(r->loop, links, &r->servers, r->n, r->q, renewal_release_counts, r,
+                             &r->releaser);
     if (rc != HF_OK) {
         renewal_destroy(r);
         return rc;

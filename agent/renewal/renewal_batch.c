@@ -259,10 +259,6 @@ static bool may_heal(const struct renewal_node *node) IN_RENEWAL_THREAD
         (s->ttl_max_ms != config->ttl_max_ms || s->nodes != r->n ||
          strcmp(s->list_hash, config->list_hash) != 0))
         return false;
-    for (int i = 0; i < node->number; i++)
-        if (r->node[i].trust.contacted &&
-            strcmp(r->node[i].trust.facts.run_id, t->facts.run_id) == 0)
-            return false; /* the same server under another name */
     return true;
 }
 

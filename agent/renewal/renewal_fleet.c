@@ -24,7 +24,7 @@ static void forget_server(struct renewal_node *node)
     trust_init(&node->trust, timing_quarantine(hf_ms(config->ttl_longest_ms)),
                config->assume_fresh || config->ephemeral);
     age_init(&node->age, node->trust.word_age, false);
-    server_init(&node->server, "");
+    servers_meet(&node->renewal->servers, node->number, "");
 }
 
 static void aim(struct renewal_node *node) IN_RENEWAL_THREAD

@@ -357,6 +357,7 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
     struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
 
     r->slots[lease->slot] = (struct renewal_slot){.lease = lease, .doubt_until = HF_TIME_PAST};
+    fsm->servers = &r->servers;
     renewal_watch(r, lease);
     if (readopted) {
         /* (!) The earlier agent's last command, a heal or a vote that came too late to count, may
@@ -394,32 +395,9 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
             step(&r->node[i], lease, r->node[i].void_before);
 }
 
-/* (!) No server has two votes: the one that it gave as another node ends first. */
-static hf_time alone_from(const struct renewal_node *node, const struct lease *lease)
-{
-    const struct renewal *r = node->renewal;
-    hf_time from = HF_TIME_PAST;
-
-    for (int i = 0; i < r->n; i++) {
-        const struct server *other = &r->node[i].server;
-        hf_time d;
-
-        if (i == node->number || !server_is_shared(&node->server, other))
-            continue;
-        d = lease_fsm_d(&lease->fsm, i);
-        if (d.ns != HF_TIME_PAST.ns &&
-            server_gave(&node->server, other, hf_time_sub(d, lease_timing(lease).span)))
-            from = hf_time_max(from, d);
-    }
-    return from;
-}
-
 hf_time renewal_counts_from(const struct renewal_node *node, const struct lease *lease)
 {
-    hf_time of_age =
-        age_due(&node->age, node->renewal->age_least, !lease_node(lease, node->number)->written);
-
-    return hf_time_max(of_age, alone_from(node, lease));
+    return age_due(&node->age, node->renewal->age_least, !lease_node(lease, node->number)->written);
 }
 
 bool renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit,

@@ -20,7 +20,7 @@ bool renewal_outbid(struct renewal_node *node, struct lease *lease, const struct
 {
     struct renewal *r = node->renewal;
     struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
-    int seen;
+    uint32_t seen;
 
     if (!*reply->id || reply->fence <= fence_node_part(lease->fence))
         return false;

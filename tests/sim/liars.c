@@ -83,6 +83,16 @@ static void draw(struct fleet_record *r)
     }
 }
 
+/* That it is another member's server, or itself again. */
+static void claim(void)
+{
+    const struct vnode *other = sim.node[rng_below(rng, sim.servers)];
+
+    liar->claims = other == liar ? NULL : other;
+    sim_trace("n%d says that it is n%d", liar->number, other->number);
+    sim.seen[SEEN_CLAIM] |= liar->claims != NULL;
+}
+
 static void on_lie(struct sim_event *e)
 {
     struct fleet_record r;
@@ -100,6 +110,8 @@ static void on_lie(struct sim_event *e)
               digest);
     vnode_set_record(liar, text, digest);
     sim.seen[SEEN_LIE] = true;
+    if (rng_chance(rng, 0.3))
+        claim();
 }
 
 void liars_check(const struct sim_host *host, const struct fleet_record *r)
@@ -117,6 +129,8 @@ void liars_check(const struct sim_host *host, const struct fleet_record *r)
 void liars_begin(struct sim_rng *of)
 {
     rng = of;
+    for (int i = 0; i < sim.servers; i++)
+        sim.node[i]->claims = NULL;
     liar = NULL;
     ended = false;
     count = 0;
@@ -129,6 +143,8 @@ void liars_begin(struct sim_rng *of)
 
 void liars_end(void)
 {
+    if (liar)
+        liar->claims = NULL;
     if (liar && liar->running && !ended)
         vnode_flush(liar);
     ended = true;

@@ -1,5 +1,5 @@
-/* A member that says of the fleet what it likes: earlier records, changes that nobody asked for, the end of one that is under way. What
- * it says of keys is true. */
+/* A member that says of the fleet what it likes: earlier records, changes that nobody asked for, the end of one that is under way; and
+ * that it is another member's server. What it says of keys is true. */
 #ifndef HOLDFAST_TESTS_SIM_LIARS_H
 #define HOLDFAST_TESTS_SIM_LIARS_H
 

@@ -39,6 +39,7 @@ const char *const sim_seen_names[SEENS] = {
     [SEEN_SHARED] = "shared hold",
     [SEEN_ALONE] = "hold alone",
     [SEEN_LIE] = "a member lies",
+    [SEEN_CLAIM] = "a member says that it is another one",
     [SEEN_GROUP_KILL] = "group killed",
 };
 

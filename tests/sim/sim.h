@@ -158,6 +158,7 @@ enum sim_seen { /* what the report counts: in how many schedules it happened */
                 SEEN_SHARED,
                 SEEN_ALONE,
                 SEEN_LIE,
+                SEEN_CLAIM,
                 SEEN_GROUP_KILL,
                 SEENS
 };

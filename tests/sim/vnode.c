@@ -78,18 +78,21 @@ static struct redisReply *error(const char *text)
 
 static struct redisReply *info(struct vnode *node)
 {
+    const char *run_id = node->claims ? node->claims->run_id : node->run_id;
     int64_t up =
         (clock_at(&node->clock, sim.now) - clock_at(&node->clock, node->started)) / SIM_SEC;
 
-    if (node->info_life != node->life || node->info_up != up) {
+    if (node->info_life != node->life || node->info_up != up ||
+        strcmp(node->info_run_id, run_id) != 0) {
         node->info_life = node->life;
         node->info_up = up;
+        memcpy(node->info_run_id, run_id, sizeof(node->info_run_id));
         node->info_length =
             snprintf(node->info, sizeof(node->info),
                      "redis_version:7.0.15\r\nrun_id:%s\r\nuptime_in_seconds:%" PRId64
                      "\r\nrole:master\r\ncluster_enabled:0\r\nmaxmemory:0\r\nmaxmemory_policy:"
                      "noeviction\r\nconnected_slaves:0\r\nmaster_replid2:%s\r\n",
-                     node->run_id, up,
+                     run_id, up,
                      node->promoted ? "8371b4fb1155b71f4a04d3e1bc3e18c4a990aeeb"
                                     : "0000000000000000000000000000000000000000");
     }

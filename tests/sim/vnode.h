@@ -54,7 +54,9 @@ struct vnode {
     int64_t set_back_us; /* all steps back: a key may stand for that much longer */
     enum vnode_durability durability;
     char run_id[41];
-    char info[400]; /* INFO's answer, of `info_life` after `info_up` seconds */
+    const struct vnode *claims; /* it says that it is that one; NULL: it does not lie */
+    char info[400]; /* INFO's answer, of `info_life` after `info_up` seconds, with `info_run_id` */
+    char info_run_id[41];
     uint32_t info_life;
     int64_t info_up;
     int info_length;

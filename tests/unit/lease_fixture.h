@@ -32,7 +32,7 @@ HF_UNUSED static struct lease_fsm granted(enum kind kind, hf_time a0, hf_time a1
     const hf_time a[] = {a0, a1, a2};
     struct lease_fsm l;
 
-    lease_fsm_init(&l, 3, 2, &timing, kind == RUN, HF_TIME_NEVER, a, marks);
+    lease_fsm_init(&l, NULL, 3, 2, &timing, kind == RUN, HF_TIME_NEVER, a, marks);
     return l;
 }
 
@@ -46,7 +46,7 @@ HF_UNUSED static struct lease_fsm readopted(enum kind kind, hf_time d, bool was_
     const hf_time all[] = {d, d, d};
     struct lease_fsm l;
 
-    lease_fsm_readopt(&l, 3, 2, &timing, kind == RUN, HF_TIME_NEVER, all, marks, was_losing);
+    lease_fsm_readopt(&l, NULL, 3, 2, &timing, kind == RUN, HF_TIME_NEVER, all, marks, was_losing);
     return l;
 }
 
@@ -67,7 +67,7 @@ HF_UNUSED static void assert_final(struct lease_fsm *l, hf_time now)
     assert_int_equal(lease_fsm_missing(l, 0, 7, now), 0);
     assert_int_equal(lease_fsm_missing(l, 1, 0, now), 0);
     assert_int_equal(lease_fsm_foreign(l, 0, now), 0);
-    assert_int_equal(lease_fsm_outbid(l, 3, now), 0);
+    assert_int_equal(lease_fsm_outbid(l, 7, now), 0);
     assert_int_equal(lease_fsm_stepped(l, 0, now, now), 0);
     assert_int_equal(lease_fsm_confirm(l, now, now), 0);
     assert_int_equal(lease_fsm_lose(l, HF_LOSS_ASKED, now), 0);

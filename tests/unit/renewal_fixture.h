@@ -224,7 +224,7 @@ static HF_UNUSED struct lease *made(const char *name, uint32_t slot, uint32_t vo
     lease->since = a;
     lease->run = run;
     lease->token = token_bytes;
-    lease_fsm_init(&lease->fsm, NODES, QUORUM, &timing, run, HF_TIME_NEVER, at, mark);
+    lease_fsm_init(&lease->fsm, NULL, NODES, QUORUM, &timing, run, HF_TIME_NEVER, at, mark);
     atomic_init(&lease->valid_ns, lease->fsm.valid.ns);
     atomic_init(&lease->state, HF_SLOT_HELD);
     identity.token = token_bytes;

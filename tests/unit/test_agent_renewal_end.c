@@ -126,7 +126,7 @@ static void test_lost_run_without_a_vote_lapses_at_v(void **state)
     (void)state;
     put_key("single", 1 << 0);
     lease = made("single", generation % CAPACITY, 1 << 0 | 1 << 1, true, a);
-    lease_fsm_init(&lease->fsm, 1, 1, &timing, true, HF_TIME_NEVER, &a, mark);
+    lease_fsm_init(&lease->fsm, NULL, 1, 1, &timing, true, HF_TIME_NEVER, &a, mark);
     valid = lease->fsm.valid;
     hand_over(lease);
     ask(0, "SET single %s PX 60000", OTHER);
@@ -226,7 +226,7 @@ static void test_stop_keeps_the_leases(void **state)
 
         renewal_destroy(agent.renewal);
         assert_int_equal(renewal_create(&agent, &agent.renewal), HF_OK);
-        lease_fsm_readopt(&lease->fsm, NODES, QUORUM, &timing, false, HF_TIME_NEVER, record.d, mark,
+        lease_fsm_readopt(&lease->fsm, NULL, NODES, QUORUM, &timing, false, HF_TIME_NEVER, record.d, mark,
                           false);
         hand_over(lease);
         assert_int_equal(renewal_start(agent.renewal), HF_OK);

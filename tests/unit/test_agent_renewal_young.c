@@ -91,7 +91,8 @@ static void meet(int node, const char *run_id, int64_t uptime_ms)
     snprintf(facts.run_id, sizeof(facts.run_id), "%s", run_id);
     (void)trust_on_facts(&n->trust, &facts, false, clock_now());
     age_on_facts(&n->age, &before, &facts, clock_now());
-    server_on_run_id(&n->server, run_id, agent.renewal->age_least, clock_now());
+    servers_on_run_id(&agent.renewal->servers, node, run_id, agent.renewal->age_least,
+                      clock_now());
     reply = says(node, NONCE);
     (void)renewal_learn(n, &reply);
 }
@@ -455,17 +456,18 @@ TEST(a_key_that_came_to_stand_unseen_counts_later)
 TEST(a_server_that_two_nodes_lead_to_has_one_vote)
 {
     struct lease *lease = adopted(ALL);
-    hf_time d = lease_fsm_d(&lease->fsm, 1);
+    hf_time valid = lease->fsm.valid;
 
     later(100);
     meet(1, "a", 3600000);
     later(age_ms());
-    answer_renewal(1, lease, NONCE);
-    assert_int_equal(lease_fsm_d(&lease->fsm, 1).ns, d.ns);
-    answer_heal(1, lease, NONCE);
-    assert_int_equal(lease_fsm_d(&lease->fsm, 1).ns, d.ns);
     answer_renewal(0, lease, NONCE);
-    assert_true(hf_time_before(d, lease_fsm_d(&lease->fsm, 0)));
+    answer_renewal(1, lease, NONCE);
+    assert_int_equal(lease->fsm.valid.ns, valid.ns);
+    answer_heal(1, lease, NONCE);
+    assert_int_equal(lease->fsm.valid.ns, valid.ns);
+    answer_renewal(2, lease, NONCE);
+    assert_true(hf_time_before(valid, lease->fsm.valid));
     end(lease);
 }
 
@@ -473,18 +475,43 @@ TEST(a_server_that_two_nodes_lead_to_has_one_vote)
 TEST(whichever_node_is_listed_first_the_vote_that_stands_is_the_one)
 {
     struct lease *lease = adopted(ALL);
-    hf_time d = lease_fsm_d(&lease->fsm, 0);
+    hf_time valid = lease->fsm.valid;
 
     later(100);
     meet(0, "b", 3600000);
     later(age_ms());
     answer_renewal(0, lease, NONCE);
-    assert_int_equal(lease_fsm_d(&lease->fsm, 0).ns, d.ns);
+    assert_int_equal(lease->fsm.valid.ns, valid.ns);
     meet(1, "a", 3600000);
     answer_renewal(0, lease, NONCE);
-    assert_int_equal(lease_fsm_d(&lease->fsm, 0).ns, d.ns);
+    assert_int_equal(lease->fsm.valid.ns, valid.ns);
     answer_renewal(2, lease, NONCE);
-    assert_true(hf_time_before(d, lease_fsm_d(&lease->fsm, 2)));
+    assert_true(hf_time_before(valid, lease->fsm.valid));
+    end(lease);
+}
+
+/* (!) One node that lies may not take the votes of honest ones: those of both count until the later one's end. */
+TEST(a_node_that_says_it_is_another_one_costs_no_lease)
+{
+    struct lease *lease = adopted(ALL);
+    hf_time valid = lease->fsm.valid;
+    struct lease_before before;
+
+    later(100);
+    meet(0, "b", 3600000);
+    later(age_ms());
+    answer_renewal(1, lease, NONCE);
+    answer_renewal(2, lease, NONCE);
+    assert_true(hf_time_before(valid, lease->fsm.valid));
+    valid = lease->fsm.valid;
+    later(100);
+    answer_renewal(0, lease, NONCE);
+    before = lease_before(lease, 0, HF_LOSS_FOREIGN);
+    renewal_act(agent.renewal, lease, lease_fsm_foreign(&lease->fsm, 0, clock_now()), &before);
+    assert_int_equal(lease->fsm.valid.ns, valid.ns);
+    answer_renewal(1, lease, NONCE);
+    answer_renewal(2, lease, NONCE);
+    assert_true(hf_time_before(valid, lease->fsm.valid));
     end(lease);
 }
 
@@ -523,6 +550,7 @@ int main(void)
         CASE(a_late_vote_of_the_grant_counts_at_any_age),
         CASE(a_key_that_came_to_stand_unseen_counts_later),
         CASE(a_server_that_two_nodes_lead_to_has_one_vote),
+        CASE(a_node_that_says_it_is_another_one_costs_no_lease),
         CASE(whichever_node_is_listed_first_the_vote_that_stands_is_the_one),
         CASE(what_has_no_vote_there_is_renewed_in_its_course),
     };

@@ -163,6 +163,31 @@ TEST(a_grant_has_half_the_ttl_ahead)
     assert_int_equal(ballot_decide(&b, &timing, at(LAST_GRANT + NS)), BALLOT_TOO_LATE);
 }
 
+TEST(two_nodes_of_one_server_are_one_vote)
+{
+    struct ballot b = asked_lately(3);
+
+    twins_pair(&b.twins, 0, 2);
+    yes(&b, 0, at(0));
+    yes(&b, 2, at(0));
+    assert_int_equal(ballot_decide(&b, &timing, at(LAST_GRANT)), BALLOT_UNDECIDED);
+    no(&b, 1, BALLOT_NO);
+    assert_int_equal(ballot_decide(&b, &timing, at(LAST_GRANT)), BALLOT_FAILED);
+    b = asked_lately(3);
+    twins_pair(&b.twins, 0, 2);
+    yes(&b, 2, at(0));
+    yes(&b, 1, at(0)); /* whichever of them lies */
+    assert_int_equal(ballot_decide(&b, &timing, at(LAST_GRANT)), BALLOT_WON);
+    b = asked_lately(3);
+    twins_pair(&b.twins, 0, 2);
+    twins_pair(&b.twins, 1, 2);
+    yes(&b, 0, at(0));
+    yes(&b, 2, at(0));
+    assert_int_equal(ballot_decide(&b, &timing, at(LAST_GRANT)), BALLOT_UNDECIDED);
+    yes(&b, 1, at(0));
+    assert_int_equal(ballot_decide(&b, &timing, at(LAST_GRANT)), BALLOT_WON);
+}
+
 TEST(too_late_waits_for_an_answer_that_could_still_give_enough)
 {
     struct ballot b = asked_lately(3);
@@ -399,12 +424,12 @@ TEST(a_stale_answer_is_asked_again)
 
 TEST(a_contended_lock_is_asked_for_without_nodes_that_hang)
 {
-    assert_int_equal(ballot_electorate(7, 4, 2, true), 3);
-    assert_int_equal(ballot_electorate(7, 4, 2, false), 7);
+    assert_int_equal(ballot_electorate(7, 4, NULL, 2, true), 3);
+    assert_int_equal(ballot_electorate(7, 4, NULL, 2, false), 7);
     /* Too few are left: it may be we who did not read. */
-    assert_int_equal(ballot_electorate(7, 6, 2, true), 7);
-    assert_int_equal(ballot_electorate(3, 2, 2, true), 3);
-    assert_int_equal(ballot_electorate(27, 16, 3, true), 11);
+    assert_int_equal(ballot_electorate(7, 6, NULL, 2, true), 7);
+    assert_int_equal(ballot_electorate(3, 2, NULL, 2, true), 3);
+    assert_int_equal(ballot_electorate(27, 16, NULL, 3, true), 11);
 }
 
 /* --- fences beyond belief ---------------------------------------------------------------------- */
@@ -568,6 +593,7 @@ int main(void)
         cmocka_unit_test(a_key_that_vanished_before_the_raise_is_no_vote),
         cmocka_unit_test(low_votes_that_are_too_old_are_not_worth_a_raise),
         cmocka_unit_test(a_stale_answer_is_asked_again),
+        cmocka_unit_test(two_nodes_of_one_server_are_one_vote),
         cmocka_unit_test(a_contended_lock_is_asked_for_without_nodes_that_hang),
     };
 

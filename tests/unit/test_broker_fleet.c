@@ -16,7 +16,7 @@
 
 /* --- servers ---------------------------------------------------------------------------------- */
 
-static struct server {
+static struct stand_in {
     char nonce[TRUST_NONCE_LEN + 1]; /* "": it has no sentinel */
     char record[FLEET_TEXT_SIZE], digest[FLEET_DIGEST_LEN + 1], by[96];
     hf_time made;
@@ -792,7 +792,7 @@ static int make_named(HF_UNUSED void **state)
 /* The name of n2 leads to another server for a while. */
 static void lead_astray(void)
 {
-    const struct server own = servers[1];
+    const struct stand_in own = servers[1];
 
     goes_down(1, HF_NODE_ERR_BROKEN);
     strcpy(links[1].peer, ELSEWHERE);

@@ -107,7 +107,7 @@ static void hold(int i, bool run)
         NODES,
         &(struct lease_words){.name = "n", .name_len = 1, .key = "n", .key_len = 1, .comm = ""});
     leases[i]->run = run;
-    lease_fsm_init(&leases[i]->fsm, NODES, QUORUM, &timing, run, HF_TIME_NEVER, a, mark);
+    lease_fsm_init(&leases[i]->fsm, NULL, NODES, QUORUM, &timing, run, HF_TIME_NEVER, a, mark);
     set(i, HF_SLOT_HELD, in_ms(TTL_MS));
     resources[i].slot = (uint32_t)i;
     LIST_INSERT_HEAD(&client.held, &resources[i], of_holder);

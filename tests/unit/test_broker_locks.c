@@ -349,7 +349,7 @@ static const struct session *handed_over(void)
     free(m);
     for (int i = 0; i < HF_NODES_MAX; i++)
         a[i] = its_time;
-    lease_fsm_init(&h->to->fsm, NODES, QUORUM, &config.timing, false, HF_TIME_NEVER, a, mark);
+    lease_fsm_init(&h->to->fsm, NULL, NODES, QUORUM, &config.timing, false, HF_TIME_NEVER, a, mark);
     atomic_init(&h->to->valid_ns, h->to->fsm.valid.ns);
     atomic_init(&h->to->state, HF_SLOT_HELD);
     h->verdict = HANDOFF_YES;

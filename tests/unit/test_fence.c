@@ -178,14 +178,14 @@ TEST(beyond_it_a_majority_is_believed)
     const uint64_t one[] = {90}, two[] = {90, 80}, three[] = {90, 0, 70},
                    five[] = {90, 0, 70, 80, 0};
 
-    assert_int_equal(fence_believed(10, one, 1, 1), 90);
-    assert_int_equal(fence_believed(10, two, 2, 2), 80);
-    assert_int_equal(fence_believed(10, three, 3, 2), 70);
-    assert_int_equal(fence_believed(10, five, 5, 3), 70);
-    assert_int_equal(fence_believed(75, five, 5, 3), 75);
-    assert_int_equal(fence_believed(10, (uint64_t[]){90, 0, 0}, 3, 2), 10);
-    assert_int_equal(fence_believed(10, (uint64_t[]){90, 90, 0, 0, 0}, 5, 3), 10);
-    assert_int_equal(fence_believed(10, (uint64_t[]){90, 90, 0}, 3, 2), 90);
+    assert_int_equal(fence_believed(10, one, NULL, 1, 1), 90);
+    assert_int_equal(fence_believed(10, two, NULL, 2, 2), 80);
+    assert_int_equal(fence_believed(10, three, NULL, 3, 2), 70);
+    assert_int_equal(fence_believed(10, five, NULL, 5, 3), 70);
+    assert_int_equal(fence_believed(75, five, NULL, 5, 3), 75);
+    assert_int_equal(fence_believed(10, (uint64_t[]){90, 0, 0}, NULL, 3, 2), 10);
+    assert_int_equal(fence_believed(10, (uint64_t[]){90, 90, 0, 0, 0}, NULL, 5, 3), 10);
+    assert_int_equal(fence_believed(10, (uint64_t[]){90, 90, 0}, NULL, 3, 2), 90);
 }
 
 TEST(there_is_a_last_fence)

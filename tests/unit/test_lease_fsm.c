@@ -301,7 +301,7 @@ TEST(a_later_grant_ends_it_whatever_votes_stand)
         assert_int_equal(lease_fsm_outbid(&l, 1, at(SEC)), 0);
         assert_state(&l, HF_SLOT_HELD, HF_LOSS_NONE);
         assert_int_equal(lease_fsm_votes(&l, at(SEC)), 3);
-        assert_int_equal(lease_fsm_outbid(&l, 2, at(SEC)), OVER_BY_LOSS);
+        assert_int_equal(lease_fsm_outbid(&l, 3, at(SEC)), OVER_BY_LOSS);
         assert_state(&l, HF_SLOT_LOST, HF_LOSS_FENCE);
         assert_final(&l, at(2 * SEC));
     }
@@ -313,7 +313,7 @@ TEST(a_later_grant_ends_one_that_is_losing)
 
     lease_fsm_lose(&l, HF_LOSS_ASKED, at(SEC));
     assert_int_equal(lease_fsm_outbid(&l, 1, at(SEC)), 0);
-    assert_int_equal(lease_fsm_outbid(&l, 3, at(SEC)), OVER_BY_LOSS);
+    assert_int_equal(lease_fsm_outbid(&l, 7, at(SEC)), OVER_BY_LOSS);
     assert_state(&l, HF_SLOT_LOST, HF_LOSS_FENCE);
 }
 
@@ -321,7 +321,7 @@ TEST(a_later_grant_that_is_found_at_v_comes_after_the_loss)
 {
     struct lease_fsm l = held(LIBRARY);
 
-    assert_int_equal(lease_fsm_outbid(&l, 2, at(SPAN)), OVER_BY_LOSS);
+    assert_int_equal(lease_fsm_outbid(&l, 3, at(SPAN)), OVER_BY_LOSS);
     assert_state(&l, HF_SLOT_LOST, HF_LOSS_QUORUM);
 }
 
@@ -668,7 +668,7 @@ TEST(max_hold_makes_it_losing_though_renewed)
     const hf_time a[] = {at(0), at(0), at(0)};
     struct lease_fsm l;
 
-    lease_fsm_init(&l, 3, 2, &timing, false, at(12 * SEC), a, marks);
+    lease_fsm_init(&l, NULL, 3, 2, &timing, false, at(12 * SEC), a, marks);
     assert_time(lease_fsm_next(&l), at(12 * SEC));
     lease_fsm_hit(&l, 0, at(10 * SEC), 0, at(10 * SEC));
     lease_fsm_hit(&l, 1, at(10 * SEC), 0, at(10 * SEC));
@@ -684,15 +684,72 @@ TEST(of_max_hold_and_losing_the_earlier_is_the_reason)
     const hf_time a[] = {at(0), at(0), at(0)};
     struct lease_fsm l;
 
-    lease_fsm_init(&l, 3, 2, &timing, false, at(LOSING), a, marks);
+    lease_fsm_init(&l, NULL, 3, 2, &timing, false, at(LOSING), a, marks);
     lease_fsm_tick(&l, at(LOSING + SEC));
     assert_state(&l, HF_SLOT_LOSING, HF_LOSS_MAX_HOLD);
-    lease_fsm_init(&l, 3, 2, &timing, false, at(LOSING + NS), a, marks);
+    lease_fsm_init(&l, NULL, 3, 2, &timing, false, at(LOSING + NS), a, marks);
     lease_fsm_tick(&l, at(LOSING + SEC));
     assert_state(&l, HF_SLOT_LOSING, HF_LOSS_QUORUM);
-    lease_fsm_init(&l, 3, 2, &timing, false, at(LOSING), a, marks);
+    lease_fsm_init(&l, NULL, 3, 2, &timing, false, at(LOSING), a, marks);
     lease_fsm_tick(&l, at(SPAN));
     assert_state(&l, HF_SLOT_LOST, HF_LOSS_MAX_HOLD);
+}
+
+/* The first and the last node are one server. */
+static const struct servers *one_twice(void)
+{
+    static struct servers servers;
+
+    memset(&servers, 0, sizeof(servers));
+    servers_meet(&servers, 0, "r");
+    servers_meet(&servers, 1, "s");
+    servers_meet(&servers, 2, "r");
+    return &servers;
+}
+
+TEST(v_is_of_different_servers)
+{
+    const hf_time a[] = {at(2 * SEC), at(SEC), at(3 * SEC)};
+    struct lease_fsm l;
+
+    lease_fsm_init(&l, one_twice(), 3, 2, &timing, false, HF_TIME_NEVER, a, marks);
+    assert_time(l.valid, at(SEC + SPAN));
+    assert_int_equal(lease_fsm_votes(&l, at(3 * SEC)), 2);
+    (void)lease_fsm_hit(&l, 0, at(10 * SEC), 0, at(10 * SEC));
+    (void)lease_fsm_hit(&l, 2, at(10 * SEC), 0, at(10 * SEC));
+    assert_time(l.valid, at(SEC + SPAN));
+    (void)lease_fsm_hit(&l, 1, at(9 * SEC), 0, at(10 * SEC));
+    assert_time(l.valid, at(9 * SEC + SPAN));
+    /* Whichever of them is found void, the other one's vote is the server's. */
+    (void)lease_fsm_foreign(&l, 2, at(11 * SEC));
+    assert_time(l.valid, at(9 * SEC + SPAN));
+    (void)lease_fsm_foreign(&l, 1, at(11 * SEC));
+    assert_state(&l, HF_SLOT_LOST, HF_LOSS_FOREIGN);
+}
+
+TEST(two_nodes_of_one_server_show_one_rival)
+{
+    struct lease_fsm l = held(LIBRARY);
+
+    l.servers = one_twice();
+    assert_int_equal(lease_fsm_outbid(&l, 5, at(SEC)), 0);
+    assert_int_equal(lease_fsm_outbid(&l, 6, at(SEC)), OVER_BY_LOSS);
+}
+
+/* Two nodes changed places: each server's vote stands by the other node. */
+TEST(a_hit_that_would_shorten_a_lease_does_not_count)
+{
+    struct servers servers = {0};
+    struct lease_fsm l = granted(LIBRARY, at(0), at(0), HF_TIME_PAST);
+
+    servers_meet(&servers, 0, "r");
+    servers_meet(&servers, 1, "s");
+    l.servers = &servers;
+    servers_on_run_id(&servers, 0, "s", hf_ms(SEC), at(SEC));
+    servers_on_run_id(&servers, 1, "r", hf_ms(SEC), at(SEC));
+    (void)lease_fsm_hit(&l, 0, at(10 * SEC), 0, at(10 * SEC));
+    assert_time(l.valid, at(SPAN));
+    assert_state(&l, HF_SLOT_HELD, HF_LOSS_NONE);
 }
 
 int main(void)
@@ -756,6 +813,9 @@ int main(void)
         cmocka_unit_test(a_release_ends_a_losing_lease_and_keeps_why),
         cmocka_unit_test(an_abandoned_run_is_not_renewed_and_lapses),
         cmocka_unit_test(max_hold_makes_it_losing_though_renewed),
+        cmocka_unit_test(v_is_of_different_servers),
+        cmocka_unit_test(two_nodes_of_one_server_show_one_rival),
+        cmocka_unit_test(a_hit_that_would_shorten_a_lease_does_not_count),
         cmocka_unit_test(of_max_hold_and_losing_the_earlier_is_the_reason),
     };
 

@@ -63,7 +63,7 @@ TEST(a_small_step_of_v_does_not_end_the_grace)
     const hf_time d[] = {at(SPAN), at(SPAN), at(SPAN + MS)};
     struct lease_fsm l;
 
-    lease_fsm_readopt(&l, 3, 2, &timing, false, HF_TIME_NEVER, d, marks, false);
+    lease_fsm_readopt(&l, NULL, 3, 2, &timing, false, HF_TIME_NEVER, d, marks, false);
     lease_fsm_tick(&l, at(LOSING + SEC));
     assert_true(lease_fsm_hit(&l, 0, at(LOSING + SEC), 0, at(LOSING + SEC)) & LEASE_ACT_EXTEND);
     assert_time(l.valid, at(SPAN + MS));
@@ -128,7 +128,7 @@ TEST(fewer_than_q_votes_in_the_journal_are_a_loss)
     const hf_time d[] = {at(SPAN), HF_TIME_PAST, HF_TIME_PAST};
     struct lease_fsm l;
 
-    lease_fsm_readopt(&l, 3, 2, &timing, false, HF_TIME_NEVER, d, marks, false);
+    lease_fsm_readopt(&l, NULL, 3, 2, &timing, false, HF_TIME_NEVER, d, marks, false);
     assert_int_equal(l.heal_wanted, 1 << 1 | 1 << 2);
     assert_int_equal(lease_fsm_tick(&l, at(SEC)), OVER_BY_LOSS);
     assert_state(&l, HF_SLOT_LOST, HF_LOSS_RESTART);
@@ -202,7 +202,7 @@ static struct lease_fsm promised(hf_time until, hf_time left)
     const hf_time d[] = {left, HF_TIME_PAST, HF_TIME_PAST};
     struct lease_fsm l;
 
-    lease_fsm_readopt(&l, 3, 2, &timing, false, HF_TIME_NEVER, d, marks, false);
+    lease_fsm_readopt(&l, NULL, 3, 2, &timing, false, HF_TIME_NEVER, d, marks, false);
     lease_fsm_freeze(&l, until);
     return l;
 }
@@ -245,9 +245,23 @@ TEST(a_promise_adds_nothing_to_what_counts)
     assert_time(l.valid, at(SPAN));
 }
 
+TEST(what_is_readopted_counts_different_servers)
+{
+    const hf_time d[] = {at(20 * SEC), at(10 * SEC), at(20 * SEC)};
+    struct servers servers = {0};
+    struct lease_fsm l;
+
+    servers_meet(&servers, 0, "r");
+    servers_meet(&servers, 1, "s");
+    servers_meet(&servers, 2, "r");
+    lease_fsm_readopt(&l, &servers, 3, 2, &timing, false, HF_TIME_NEVER, d, marks, false);
+    assert_time(l.valid, at(10 * SEC));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_readopted_counts_different_servers),
         cmocka_unit_test(what_was_promised_stands),
         cmocka_unit_test(a_void_vote_ends_what_was_promised),
         cmocka_unit_test(a_promise_adds_nothing_to_what_counts),

@@ -67,6 +67,25 @@ TEST(the_silent_ones_could_decide_it)
     assert_int_equal(outcome("xx--?"), TALLY_UNKNOWN);
 }
 
+/* One server at the first and the last node. */
+TEST(two_nodes_of_one_server_are_one_word)
+{
+    struct tally t;
+
+    tally_init(&t, 3, 2);
+    twins_pair(&t.twins, 0, 2);
+    tally_key(&t, 0, "a", 5000);
+    tally_key(&t, 2, "a", 4000);
+    assert_int_equal(tally_decide(&t), TALLY_OPEN);
+    assert_int_equal(tally_count(&t, 0), 1);
+    assert_int_equal(tally_lapse_ms(&t, 0), 5000);
+    tally_no_key(&t, 1);
+    assert_int_equal(tally_decide(&t), TALLY_SPLIT);
+    tally_key(&t, 1, "a", 4500);
+    assert_int_equal(tally_decide(&t), TALLY_HELD);
+    assert_int_equal(tally_lapse_ms(&t, 0), 4500);
+}
+
 TEST(open_while_answers_may_come)
 {
     assert_int_equal(outcome("..."), TALLY_OPEN);
@@ -104,6 +123,7 @@ int main(void)
         cmocka_unit_test(free_on_a_quorum),
         cmocka_unit_test(split),
         cmocka_unit_test(the_silent_ones_could_decide_it),
+        cmocka_unit_test(two_nodes_of_one_server_are_one_word),
         cmocka_unit_test(open_while_answers_may_come),
         cmocka_unit_test(who_leads_and_what_is_left),
     };

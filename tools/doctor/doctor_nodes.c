@@ -165,6 +165,25 @@ static void look_at_distance(struct doctor *doctor, const struct hf_node_row *ro
                   id, row->unseen_step_ns / ms, (double)ttl_ms / 1000, allowed / ms);
 }
 
+/* Nobody can know which of the two lies, if one does. */
+static void look_for_twins(struct doctor *doctor, const struct hf_node_row *rows, uint32_t node)
+{
+    char id[4 * sizeof(rows->id)], other[sizeof(id)];
+    char address[4 * sizeof(rows->address)], of_other[sizeof(address)];
+
+    for (uint32_t i = 0; i < node; i++)
+        if (rows[node].refused == HF_REFUSED_DUPLICATE && *rows[node].run_id &&
+            strcmp(rows[i].run_id, rows[node].run_id) == 0)
+            doctor_report(doctor, FINDING_FAIL, "node.twins",
+                          hf_why_refused(HF_REFUSED_DUPLICATE)->remedy,
+                          "%s (%s) says that it is the same server as %s (%s); both have one vote "
+                          "together",
+                          text_escape_str(id, sizeof(id), rows[node].id),
+                          text_escape_str(address, sizeof(address), rows[node].address),
+                          text_escape_str(other, sizeof(other), rows[i].id),
+                          text_escape_str(of_other, sizeof(of_other), rows[i].address));
+}
+
 void doctor_nodes_look(struct doctor *doctor, const struct reader *reader)
 {
     struct hf_node_row rows[HF_NODES_MAX];
@@ -181,5 +200,6 @@ void doctor_nodes_look(struct doctor *doctor, const struct reader *reader)
         look_at_clock(doctor, &rows[i], id);
         look_at_fence(doctor, &rows[i], id);
         look_at_distance(doctor, &rows[i], id, reader->table.header->ttl_ms);
+        look_for_twins(doctor, rows, i);
     }
 }

@@ -347,11 +347,21 @@ bool reader_node_votes(const struct hf_node_row *row)
     return row->state == HF_NODE_UP && !(row->flags & (HF_NODE_F_NO_RECORD | HF_NODE_F_NOT_SEATED));
 }
 
+/* A node before it votes for the same server. */
+static bool is_told_already(const struct hf_node_row rows[], uint32_t node)
+{
+    for (uint32_t i = 0; i < node; i++)
+        if (reader_node_votes(&rows[i]) && *rows[i].run_id &&
+            strcmp(rows[i].run_id, rows[node].run_id) == 0)
+            return true;
+    return false;
+}
+
 uint32_t reader_nodes_voting(const struct hf_node_row rows[], uint32_t count)
 {
     uint32_t voting = 0;
 
     for (uint32_t i = 0; i < count; i++)
-        voting += reader_node_votes(&rows[i]);
+        voting += reader_node_votes(&rows[i]) && !is_told_already(rows, i);
     return voting;
 }

@@ -82,7 +82,10 @@ static const char *why_by_state(char *out, size_t size, const struct hf_node_row
         snprintf(out, size, "%s", hf_why_refused(row->refused)->sentence);
         break;
     case HF_NODE_UP:
-        note_on_voter(out, size, row);
+        if (row->refused)
+            snprintf(out, size, "%s", hf_why_refused(row->refused)->sentence);
+        else
+            note_on_voter(out, size, row);
         break;
     default:
         snprintf(out, size, "%s", text_escape_str(error, sizeof(error), row->error));

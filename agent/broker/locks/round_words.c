@@ -65,15 +65,17 @@ static const char *words_of(uint8_t why)
 bool round_explain(const struct nodes *nodes, const struct round_whys *whys, char *ret_text,
                    size_t size)
 {
-    int voted = 0;
+    uint32_t voted = 0;
     size_t used;
 
     if (whys->node[0] == WHY_UNKNOWN)
         return false;
     for (int i = 0; i < nodes->n; i++)
-        voted += whys->node[i] == WHY_VOTED;
+        if (whys->node[i] == WHY_VOTED)
+            voted |= UINT32_C(1) << i;
     used = (size_t)snprintf(ret_text, size,
-                            "too few nodes agreed in time: %d of %d voted%s, %d are needed", voted,
+                            "too few nodes agreed in time: %d of %d voted%s, %d are needed",
+                            servers_count(&nodes->servers, voted),
                             nodes->n, whys->late ? ", too late" : "", nodes->q);
     for (int i = 0; i < nodes->n && used < size; i++)
         if (whys->node[i] != WHY_VOTED)
@@ -87,11 +89,12 @@ bool round_has_winner(const struct round *round)
     const struct locks *locks = round->locks;
 
     for (int i = 0; i < locks->n; i++) {
-        int same = 0;
+        uint32_t same = 0;
 
         for (int k = 0; k < locks->n; k++)
-            same += round->in_way[i] != 0 && round->in_way[k] == round->in_way[i];
-        if (same >= locks->q)
+            if (round->in_way[i] != 0 && round->in_way[k] == round->in_way[i])
+                same |= UINT32_C(1) << k;
+        if (servers_count(&locks->nodes->servers, same) >= locks->q)
             return true;
     }
     return false;

@@ -260,6 +260,17 @@ static void round_hurry(struct round *round)
         (void)loop_timer_set(round->locks->loop, &round->overdue, at);
 }
 
+/* Which votes are of one server. */
+static void find_twins(struct round *round, hf_time now) IN_BROKER_THREAD
+{
+    struct locks *locks = round->locks;
+    hf_time a[HF_NODES_MAX];
+
+    for (int i = 0; i < locks->n; i++)
+        a[i] = round->ballot.node[i].a.ns != HF_TIME_PAST.ns ? round->ballot.node[i].a : now;
+    servers_twins(&locks->nodes->servers, a, locks->n, &round->ballot.twins);
+}
+
 static void round_judge(struct round *round) IN_BROKER_THREAD
 {
     hf_time now = clock_now();
@@ -273,6 +284,7 @@ static void round_judge(struct round *round) IN_BROKER_THREAD
              round->ballot.node[i].vote == BALLOT_YES_LOW) &&
             !trust_may_vote(&round->locks->nodes->node[i].trust, now))
             no_vote(round, i, WHY_TRUST);
+    find_twins(round, now);
     switch (ballot_decide(&round->ballot, &round->timing, now)) {
     case BALLOT_UNDECIDED:
         round_hurry(round);
@@ -488,12 +500,14 @@ static uint32_t nodes_to_ask(const struct round *round, hf_time now) IN_BROKER_T
     struct locks *locks = round->locks;
     bool contended = round->resource->work->others_seen.ns != HF_TIME_PAST.ns;
     uint32_t may_vote = 0, overdue = 0;
+    struct twins twins;
 
     for (int i = 0; i < locks->n; i++) {
         may_vote |= nodes_may_vote(locks->nodes, i, now) ? 1u << i : 0;
         overdue |= link_is_overdue(locks->nodes->links[i], now) ? 1u << i : 0;
     }
-    return ballot_electorate(may_vote, overdue, locks->q, contended);
+    servers_twins(&locks->nodes->servers, NULL, locks->n, &twins);
+    return ballot_electorate(may_vote, overdue, &twins, locks->q, contended);
 }
 
 int round_begin(struct resource *r, struct waiter *w)

@@ -176,16 +176,17 @@ static bool is_founder(const struct nodes *nodes, const struct fleet_record *rec
 {
     const struct fleet *f = &nodes->fleet_view;
     size_t length = strlen(nodes->agent->host);
-    int count = 0;
+    uint32_t founded = 0;
 
     for (int i = 0; record->version == 1 && i < nodes->n; i++) {
         const char *by = nodes->node[i].record_by;
 
-        count += f->node[i].said == FLEET_SAID_RECORD &&
-                 strcmp(f->node[i].record.fleet, record->fleet) == 0 &&
-                 strncmp(by, nodes->agent->host, length) == 0 && by[length] == ' ';
+        if (f->node[i].said == FLEET_SAID_RECORD &&
+            strcmp(f->node[i].record.fleet, record->fleet) == 0 &&
+            strncmp(by, nodes->agent->host, length) == 0 && by[length] == ' ')
+            founded |= UINT32_C(1) << i;
     }
-    return count >= ballot_quorum(nodes->n);
+    return fleet_servers(f, founded) >= ballot_quorum(nodes->n);
 }
 
 /* For people: who put it, as a node says that has it. */

@@ -19,6 +19,7 @@ void node_known_meet(struct nodes *nodes, int i, hf_time now)
                c->assume_fresh || c->ephemeral);
     if (known)
         trust_restore(&node->trust, &before, nodes->agent->fleet_shown, now);
+    servers_meet(&nodes->servers, i, node->trust.facts.run_id);
     node_events_begin(nodes, i);
 }
 

@@ -31,7 +31,9 @@ static void node_publish(struct nodes *nodes, int i, hf_time now) IN_BROKER_THRE
     struct hf_node_row *row = &node->row;
     hf_time until = trust_until(t, now);
 
-    row->refused = t->refused ? (uint32_t)t->refusal : HF_REFUSED_NOT;
+    row->refused = t->refused              ? (uint32_t)t->refusal
+                   : nodes->twins >> i & 1 ? HF_REFUSED_DUPLICATE
+                                           : HF_REFUSED_NOT;
     row->unwritable_since_ns =
         writes_refused(&node->writes) != HF_NODE_ERR_NONE ? node->writes.since.ns : 0;
     row->quarantine_reason = 0;
@@ -73,6 +75,7 @@ void nodes_tell_renewal(struct nodes *nodes, int i, unsigned events)
     m->node_number = i;
     m->events = events;
     memcpy(m->nonce, nodes->node[i].trust.sentinel.nonce, sizeof(m->nonce));
+    memcpy(m->run_id, nodes->servers.node[i].run_id, sizeof(m->run_id));
     mailbox_post(&nodes->agent->to_renewal, m);
 }
 
@@ -88,18 +91,28 @@ void nodes_note(struct nodes *nodes, int i, unsigned events, hf_time now)
     loop_timer_set(nodes->loop, &nodes->review, now);
 }
 
-static void mark_duplicates(struct nodes *nodes)
+static void say_twins(const struct nodes *nodes, int one, int other)
 {
-    for (int i = 0; i < nodes->n; i++) {
-        struct node_trust *t = &nodes->node[i].trust;
-        bool twin = false;
+    log_warn("node %s (%s) says that it is the same server as node %s (%s), and both have one vote "
+             "together; list each server once, or, if these are two servers, stop the one that lies",
+             nodes->config->nodes[other].id, seat_address(&nodes->node[other].seat)->text,
+             nodes->config->nodes[one].id, seat_address(&nodes->node[one].seat)->text);
+}
 
-        if (!t->contacted || (t->refused && t->refusal != HF_REFUSED_DUPLICATE))
+/* (!) None of them is refused: nobody can know which one lies. */
+static void find_twins(struct nodes *nodes)
+{
+    uint32_t before = nodes->twins;
+
+    nodes->twins = 0;
+    for (int i = 0; i < nodes->n; i++) {
+        int twin = servers_twin(&nodes->servers, i);
+
+        if (twin < 0 || !nodes->node[i].up || !nodes->node[twin].up)
             continue;
-        for (int j = 0; j < i && !twin; j++)
-            twin = nodes->node[j].trust.contacted && nodes->node[j].up &&
-                   strcmp(nodes->node[j].trust.facts.run_id, t->facts.run_id) == 0;
-        (void)trust_refuse(t, twin ? HF_REFUSED_DUPLICATE : HF_REFUSED_NOT);
+        nodes->twins |= UINT32_C(1) << i;
+        if (twin < i && !(before >> i & 1))
+            say_twins(nodes, twin, i);
     }
 }
 
@@ -146,8 +159,8 @@ static void node_learn(struct nodes *nodes, int i, const struct node_facts *fact
         node_fleet_read(nodes, i, reply);
         events |= sentinel_adopt(nodes, i, reply, now);
     }
-    /* At once: a round may begin before the review. */
-    mark_duplicates(nodes);
+    servers_on_run_id(&nodes->servers, i, facts->run_id,
+                      timing_age(hf_ms(nodes->config->ttl_longest_ms)), now);
     nodes_note(nodes, i, events, now);
     node_known_keep(nodes, i);
     loop_timer_set(nodes->loop, &nodes->review, now);
@@ -268,7 +281,7 @@ static void review(struct loop_timer *timer, hf_time now)
     hf_time next = hf_time_add(now, hf_ns(HF_NS_PER_SEC));
 
     is_broker_thread();
-    mark_duplicates(nodes);
+    find_twins(nodes);
     sentinels_make(nodes, now);
     sentinels_trace(nodes, now);
     judge_first_contacts(nodes, now);
@@ -375,11 +388,12 @@ static bool release_counts(int node, const struct link_reply *reply, void *owner
 
 int nodes_voting(const struct nodes *nodes, hf_time now)
 {
-    int count = 0;
+    uint32_t voting = 0;
 
     for (int i = 0; i < nodes->n; i++)
-        count += nodes_may_vote(nodes, i, now);
-    return count;
+        if (nodes_may_vote(nodes, i, now))
+            voting |= UINT32_C(1) << i;
+    return servers_count(&nodes->servers, voting);
 }
 
 bool nodes_takes_writes(const struct nodes *nodes, int i)
@@ -389,11 +403,12 @@ bool nodes_takes_writes(const struct nodes *nodes, int i)
 
 int nodes_granting(const struct nodes *nodes, hf_time now)
 {
-    int count = 0;
+    uint32_t granting = 0;
 
     for (int i = 0; i < nodes->n; i++)
-        count += nodes_may_vote(nodes, i, now) && nodes_takes_writes(nodes, i);
-    return count;
+        if (nodes_may_vote(nodes, i, now) && nodes_takes_writes(nodes, i))
+            granting |= UINT32_C(1) << i;
+    return servers_count(&nodes->servers, granting);
 }
 
 int nodes_up(const struct nodes *nodes)
@@ -513,7 +528,8 @@ int nodes_create(struct agent *agent, struct loop *loop, struct resolver *resolv
     for (int i = 0; rc == HF_OK && i < nodes->n; i++)
         rc = node_create(nodes, i, resolver);
     if (rc == HF_OK)
-        rc = releaser_create(loop, nodes->links, nodes->n, nodes->q, release_counts, nodes,
+        rc = releaser_create(loop, nodes->links, &nodes->servers, nodes->n, nodes->q,
+                             release_counts, nodes,
                              &nodes->releaser);
     if (rc < 0) {
         nodes_end(nodes);

@@ -15,6 +15,7 @@
 #include "agent/core/node_trust.h"
 #include "agent/core/node_writes.h"
 #include "agent/core/sampling.h"
+#include "agent/core/server.h"
 #include "agent/record/fleet_shown.h"
 #include "agent/redis/link.h"
 #include "agent/redis/releaser.h"
@@ -76,6 +77,8 @@ struct nodes {
     struct nodes_owner owner;
     hf_time started;
     struct node node[HF_NODES_MAX];
+    struct servers servers; /* that they lead to */
+    uint32_t twins; /* bit per node: it is up, and says that it is another one's server */
     struct link *links[HF_NODES_MAX];
     uint32_t unsent; /* bit per node: commands of this turn are buffered */
     int n, q;
@@ -132,10 +135,11 @@ void nodes_tell_renewal(struct nodes *nodes, int node, unsigned events) IN_BROKE
 /* The same from the renewal thread. */
 void nodes_on_told(struct nodes *nodes, const struct message *m) IN_BROKER_THREAD;
 bool nodes_may_vote(const struct nodes *nodes, int node, hf_time now) IN_BROKER_THREAD;
+/* How many servers vote. */
 int nodes_voting(const struct nodes *nodes, hf_time now) IN_BROKER_THREAD;
 /* It may be asked for a vote, but could not give one: it refuses writes. */
 bool nodes_takes_writes(const struct nodes *nodes, int node) IN_BROKER_THREAD;
-/* Nodes that may vote and take writes: the number that people are told. Rounds ask all that may vote,
+/* Servers that may vote and take writes: the number that people are told. Rounds ask all that may vote,
  * because that shows first when a node takes writes again. */
 int nodes_granting(const struct nodes *nodes, hf_time now) IN_BROKER_THREAD;
 int nodes_up(const struct nodes *nodes) IN_BROKER_THREAD;

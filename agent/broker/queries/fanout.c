@@ -126,6 +126,7 @@ int fanout_begin(struct queries *queries, enum fanout_kind kind, const void *key
     fanout->arg = arg;
     fanout->timer.fn = on_timer;
     tally_init(&fanout->tally, queries->n, queries->q);
+    servers_twins(&queries->nodes->servers, NULL, queries->n, &fanout->tally.twins);
     LIST_INSERT_HEAD(&queries->fanouts, fanout, all);
     queries->fanout_count++;
     for (int i = 0; i < queries->n; i++) {

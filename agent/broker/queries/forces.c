@@ -23,11 +23,11 @@
 
 static void force(struct query *query);
 
-/* On how many nodes the hold that is meant is forced out; its id. */
+/* On how many servers the hold that is meant is forced out; its id. */
 static int forced_on(const struct fanout *fanout, char ret_id[LINK_ID_LEN + 1])
 {
     const struct tally *t = &fanout->tally;
-    int count = 0;
+    uint32_t forced = 0;
 
     ret_id[0] = '\0';
     for (int i = 0; i < t->n; i++) {
@@ -35,9 +35,10 @@ static int forced_on(const struct fanout *fanout, char ret_id[LINK_ID_LEN + 1])
             continue;
         if (!*ret_id)
             snprintf(ret_id, LINK_ID_LEN + 1, "%s", t->node[i].id);
-        count += strcmp(ret_id, t->node[i].id) == 0;
+        if (strcmp(ret_id, t->node[i].id) == 0)
+            forced |= UINT32_C(1) << i;
     }
-    return count;
+    return twins_count(&t->twins, forced);
 }
 
 /* Whether a node still has the very token in question: an attempt of another agent wrote over its

@@ -115,6 +115,7 @@ static void send_all(struct inquiry *i, enum once_step step) IN_BROKER_THREAD
     i->step = step;
     order->inquiry = i;
     once_begin(&order->once, i->queries->n, i->queries->q);
+    servers_twins(&i->queries->nodes->servers, NULL, i->queries->n, &order->once.twins);
     for (int node = 0; node < i->queries->n; node++) {
         if (send_to(i, node, order)) {
             i->calls++;

@@ -1,0 +1,44 @@
+#include "agent/core/twins.h"
+
+static uint32_t bit(int node)
+{
+    return UINT32_C(1) << node;
+}
+
+void twins_pair(struct twins *t, int one, int other)
+{
+    t->of[one] = (uint16_t)(t->of[one] | bit(other));
+    t->of[other] = (uint16_t)(t->of[other] | bit(one));
+}
+
+/* A node that has twins among them counts, and they do not; or the other way about. */
+int twins_count(const struct twins *t, uint32_t nodes)
+{
+    for (int i = 0; t && i < HF_NODES_MAX; i++) {
+        uint32_t others = nodes & ~bit(i);
+        int with, without;
+
+        if (!(nodes & bit(i)) || !(t->of[i] & others))
+            continue;
+        with = 1 + twins_count(t, others & ~(uint32_t)t->of[i]);
+        without = twins_count(t, others);
+        return with > without ? with : without;
+    }
+    return __builtin_popcount(nodes);
+}
+
+hf_time twins_validity(const struct twins *t, const hf_time *d, int count, int q)
+{
+    hf_time best = HF_TIME_PAST;
+
+    for (int i = 0; i < count; i++) {
+        uint32_t as_late = 0;
+
+        for (int k = 0; k < count; k++)
+            if (hf_time_reached(d[k], d[i]))
+                as_late |= bit(k);
+        if (hf_time_before(best, d[i]) && twins_count(t, as_late) >= q)
+            best = d[i];
+    }
+    return best;
+}
