@@ -103,7 +103,7 @@ hf_time ballot_ends(const struct ballot *b, const struct timing *timing)
     return hf_time_add(b->begun, timing->round_most);
 }
 
-static bool is_enough(const struct ballot *b, uint32_t nodes)
+static bool is_quorum(const struct ballot *b, uint32_t nodes)
 {
     return twins_count(&b->twins, nodes) >= b->q;
 }
@@ -141,16 +141,16 @@ enum ballot_outcome ballot_decide(const struct ballot *b, const struct timing *t
             break;
         }
     }
-    if (is_enough(b, yes))
+    if (is_quorum(b, yes))
         return BALLOT_WON;
     /* Does not wait for the last answer: a node that is away would cost a whole attempt, while a
      * raise costs a round trip. */
-    if (is_enough(b, yes | low))
+    if (is_quorum(b, yes | low))
         return BALLOT_RAISE;
     /* Who is still to answer may show as high a fence. */
-    if (is_enough(b, yes | low | asked | (asked ? doubted : 0)))
+    if (is_quorum(b, yes | low | asked | (asked ? doubted : 0)))
         return BALLOT_UNDECIDED;
-    if (is_enough(b, yes | low | old))
+    if (is_quorum(b, yes | low | old))
         return BALLOT_TOO_LATE;
     return taken ? BALLOT_TAKEN_BY_OTHER : BALLOT_FAILED;
 }

@@ -84,7 +84,7 @@ int tally_answered(const struct tally *t)
     return __builtin_popcount(words(t, TALLY_NO_KEY) | words(t, TALLY_A_KEY));
 }
 
-static bool is_enough(const struct tally *t, uint32_t nodes)
+static bool decides(const struct tally *t, uint32_t nodes)
 {
     return twins_count(&t->twins, nodes) >= t->q;
 }
@@ -96,11 +96,11 @@ enum tally_outcome tally_decide(const struct tally *t)
     uint32_t without = words(t, TALLY_NO_KEY);
     uint32_t missing = words(t, TALLY_NO_WORD) | words(t, TALLY_SILENT);
 
-    if (is_enough(t, most))
+    if (decides(t, most))
         return TALLY_HELD;
-    if (is_enough(t, without))
+    if (decides(t, without))
         return TALLY_FREE;
-    if (!is_enough(t, most | missing) && !is_enough(t, without | missing))
+    if (!decides(t, most | missing) && !decides(t, without | missing))
         return TALLY_SPLIT;
     return tally_complete(t) ? TALLY_UNKNOWN : TALLY_OPEN;
 }

@@ -90,6 +90,49 @@ def listing_without_end(run):
         assert holder.held()
 
 
+# --- whose server it is --------------------------------------------------------------------------------------
+
+
+def of_twins(run):
+    return [f for f in run.holdfast("doctor", "--json").json["findings"] if f["check"] == "node.twins"]
+
+
+@scenario("the first node says that it is the second one: locks are had and renewed with the honest two, a restart of the agent loses "
+          "none, liar and honest one together are no majority, and doctor names both")
+def claims_another(run):
+    run.redis(3, tcp=True)
+    run.found()
+    with HostileNode(run.nodes[0].address, "claim", claimed=run.nodes[1]) as hostile:
+        agent = run.agent(nodes=[hostile.spec(run.nodes[0]), *run.nodes[1:]], ttl="3s", wait=False).wait_ready()
+        agent.wait_err("n2 .* says that it is the same server as node n1")
+        wait_node(run, "n2", state="up")
+        locks_well(run)
+        finding, = wait_until(lambda: of_twins(run), what="doctor tells")
+        assert "n1" in finding["text"] and "n2" in finding["text"] and "stop the one that lies" in finding["remedy"], finding
+        assert finding["level"] == "fail", finding
+        holder = run.holder()
+        holder.acquire("kept")
+        agent.kill()
+        run.agent(nodes=[hostile.spec(run.nodes[0]), *run.nodes[1:]], ttl="3s", wait=False, fresh=False).wait_ready()
+        began = time.monotonic()
+        while time.monotonic() < began + 4:
+            assert holder.held()
+            time.sleep(0.05)
+        holder.release()
+        run.nodes[2].stop()
+        # The liar is really another server; it counts as the one that it says it is.
+        again = run.holder()
+        try:
+            again.acquire("alone", 0, 1500)
+            raise AssertionError("a server and the node that claims to be it were a majority")
+        except HolderError:
+            pass
+        run.nodes[2].start()
+        run.nodes[0].stop()
+        wait_node(run, "n3", state="up", timeout_s=30)
+        locks_well(run)
+
+
 # --- fences -----------------------------------------------------------------------------------------------
 
 LAST = 2 ** 53 - 1

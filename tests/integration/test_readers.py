@@ -498,7 +498,7 @@ def doctor_nodes(run):
     wait_until(judged, what="both are refused")
     result = run.holdfast("doctor", "--json")
     assert result.rc == 3 and level(result, "nodes.count") == "warn", result
-    remedies = " ".join(f["remedy"] or "" for f in findings(result, "node.state"))
+    remedies = " ".join(f["remedy"] or "" for check in ("node.state", "node.twins") for f in findings(result, check))
     assert "noeviction" in remedies and "list each server once" in remedies, remedies
 
 

@@ -8,6 +8,7 @@ What it does:
     bulk, line, nest    an answer without end to `command`
     round               a listing that begins again and again
     fence               each fence record has `fence`, whatever an agent offers
+    claim               INFO has the run_id of `claimed`, another node
 """
 import contextlib
 import re
@@ -79,8 +80,9 @@ class Pair:
 
 
 class HostileNode:
-    def __init__(self, target, does, command="EVALSHA", fence=None):
+    def __init__(self, target, does, command="EVALSHA", fence=None, claimed=None):
         self.target, self.does, self.command, self.fence = target, does, command.encode(), fence
+        self.claimed = claimed
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
         self.begun, self.sent, self.low = 0, 0, 0  # endless answers; their bytes; how often it told of its fence
@@ -118,6 +120,10 @@ class HostileNode:
             self.begun += 1
             cursor = b"%d" % (self.begun % 5 + 1)
             return raw[:at] + b"$%d\r\n%s\r\n" % (len(cursor), cursor) + raw[resp(raw, at)[0]:]
+        if self.does == "claim" and name == b"INFO" and text is not None:
+            claimed = re.search(r"run_id:(\w+)", self.claimed.cmd("INFO", "server")).group(1)
+            text = re.sub(rb"run_id:\w+", b"run_id:" + claimed.encode(), text)
+            return b"$%d\r\n%s\r\n" % (len(text), text)
         if self.does != "fence" or name != b"EVALSHA" or text is None:
             return raw
         words = text.split(b" ")

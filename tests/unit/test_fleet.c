@@ -503,6 +503,24 @@ static void who_is_at_the_seat_of_a_server_that_was_left_is_that_server(void **s
     assert_true(fleet_counts(&w.fleet, 1));
 }
 
+/* It would have too few servers for good. */
+static void nodes_that_are_one_server_found_nothing(void **state)
+{
+    struct world w;
+
+    (void)state;
+    begin(&w, false);
+    for (int i = 0; i < N; i++)
+        up(&w, i);
+    fleet_on_server(&w.fleet, 0, "0123456789012345678901234567890123456789");
+    fleet_on_server(&w.fleet, 2, "0123456789012345678901234567890123456789");
+    ask_all(&w);
+    assert_int_equal(go_on(&w), 0);
+    fleet_on_server(&w.fleet, 2, "9999999999999999999999999999999999999999");
+    ask_all(&w);
+    assert_true(go_on(&w) > 0);
+}
+
 /* A host saw its clock step in between, and gave it another nonce. */
 static void a_server_that_was_left_is_known_by_its_run_id(void **state)
 {
@@ -905,6 +923,7 @@ int main(void)
         cmocka_unit_test(a_majority_with_a_record_of_a_later_format_is_told_with_the_remedy),
         cmocka_unit_test(another_server_than_the_seat_does_not_count),
         cmocka_unit_test(who_is_at_the_seat_of_a_server_that_was_left_is_that_server),
+        cmocka_unit_test(nodes_that_are_one_server_found_nothing),
         cmocka_unit_test(a_server_that_was_left_is_known_by_its_run_id),
         cmocka_unit_test(a_server_that_was_left_and_found_again_may_forget),
         cmocka_unit_test(an_empty_node_gets_the_record_only_from_what_was_read_since),

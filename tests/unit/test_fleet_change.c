@@ -1278,6 +1278,26 @@ TEST(what_one_member_says_moves_nobody)
     }
 }
 
+TEST(one_server_at_two_nodes_moves_nobody)
+{
+    struct fleet_record r;
+
+    founded(3);
+    r = lie(2, FLEET_CHANGING, false, true);
+    write_record(0, &r);
+    write_record(2, &r);
+    for (int k = 0; k < AGENTS; k++) {
+        fleet_on_server(&w.agent[k].fleet, 0, "0123456789012345678901234567890123456789");
+        fleet_on_server(&w.agent[k].fleet, 2, "0123456789012345678901234567890123456789");
+    }
+    run();
+    assert_all_by(1, FLEET_COMPLETE);
+    for (int k = 0; k < AGENTS; k++)
+        fleet_on_server(&w.agent[k].fleet, 2, "9999999999999999999999999999999999999999");
+    run();
+    assert_int_not_equal(w.agent[0].memory.version, 1);
+}
+
 TEST(what_two_of_three_say_must_be_what_a_change_makes)
 {
     struct fleet_record r;
@@ -1615,6 +1635,7 @@ int main(void)
         cmocka_unit_test(of_a_change_whose_first_two_die_only_a_server_where_one_was_is_of_help),
         cmocka_unit_test(of_a_server_that_has_not_been_met_yet_nobody_says_that_it_is_gone),
         cmocka_unit_test(what_one_member_says_moves_nobody),
+        cmocka_unit_test(one_server_at_two_nodes_moves_nobody),
         cmocka_unit_test(what_two_of_three_say_must_be_what_a_change_makes),
         cmocka_unit_test(records_of_one_digest_are_not_one_record),
         cmocka_unit_test(a_way_back_proves_no_complete_record),

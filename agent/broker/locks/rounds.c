@@ -261,7 +261,7 @@ static void round_hurry(struct round *round)
 }
 
 /* Which votes are of one server. */
-static void find_twins(struct round *round, hf_time now) IN_BROKER_THREAD
+static void note_twins(struct round *round, hf_time now) IN_BROKER_THREAD
 {
     struct locks *locks = round->locks;
     hf_time a[HF_NODES_MAX];
@@ -284,7 +284,7 @@ static void round_judge(struct round *round) IN_BROKER_THREAD
              round->ballot.node[i].vote == BALLOT_YES_LOW) &&
             !trust_may_vote(&round->locks->nodes->node[i].trust, now))
             no_vote(round, i, WHY_TRUST);
-    find_twins(round, now);
+    note_twins(round, now);
     switch (ballot_decide(&round->ballot, &round->timing, now)) {
     case BALLOT_UNDECIDED:
         round_hurry(round);
