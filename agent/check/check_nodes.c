@@ -193,11 +193,12 @@ static bool judge(const struct config *c, const struct trial *nodes, int i, stru
     } else if ((why = node_facts_refusal(c, &there->facts))) {
         find_fault(f, line, "node %s (%s): %s; %s", a->id, a->text, why->sentence, why->remedy);
     } else if (other >= 0) {
-        find_fault(f, line,
-                   "node %s (%s): it says that it is the same server as node %s (%s), and both have "
-                   "one vote together; list each server once, or, if these are two servers, stop the "
-                   "one that lies",
-                   a->id, a->text, c->nodes[other].id, c->nodes[other].text);
+        find_fault(
+            f, line,
+            "node %s (%s): it says that it is the same server as node %s (%s), and both have "
+            "one vote together; list each server once, or, if these are two servers, stop the "
+            "one that lies",
+            a->id, a->text, c->nodes[other].id, c->nodes[other].text);
     } else {
         return true;
     }

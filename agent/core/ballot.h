@@ -40,8 +40,8 @@ enum ballot_outcome {
 struct ballot {
     int n, q;
     hf_time begun;
-    uint64_t fence; /* the node part that is proposed now */
-    uint64_t limit; /* fence_limit() */
+    uint64_t fence;     /* the node part that is proposed now */
+    uint64_t limit;     /* fence_limit() */
     struct twins twins; /* the caller keeps it: whose votes are of one server */
     struct {
         enum ballot_vote vote;

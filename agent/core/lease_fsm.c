@@ -171,7 +171,8 @@ static void start(struct lease_fsm *l, const struct servers *servers, int n, int
 }
 
 void lease_fsm_init(struct lease_fsm *l, const struct servers *servers, int n, int q,
-                    const struct timing *timing, bool run, hf_time max_hold, const hf_time *a, const uint32_t *mark)
+                    const struct timing *timing, bool run, hf_time max_hold, const hf_time *a,
+                    const uint32_t *mark)
 {
     start(l, servers, n, q, timing, run, max_hold);
     for (int i = 0; i < n; i++) {
@@ -184,7 +185,8 @@ void lease_fsm_init(struct lease_fsm *l, const struct servers *servers, int n, i
 }
 
 void lease_fsm_readopt(struct lease_fsm *l, const struct servers *servers, int n, int q,
-                       const struct timing *timing, bool run, hf_time max_hold, const hf_time *d, const uint32_t *mark, bool was_losing)
+                       const struct timing *timing, bool run, hf_time max_hold, const hf_time *d,
+                       const uint32_t *mark, bool was_losing)
 {
     start(l, servers, n, q, timing, run, max_hold);
     l->readopted = true;

@@ -106,13 +106,15 @@ static inline struct timing lease_fsm_timing(const struct lease_fsm *l)
 /* From a won ballot: HELD. `servers` may be NULL. `a[i]`: HF_TIME_PAST where the node did not vote (then it is in
  * heal_wanted). `mark[i]`: the node's sentinel generation. */
 void lease_fsm_init(struct lease_fsm *l, const struct servers *servers, int n, int q,
-                    const struct timing *timing, bool run, hf_time max_hold, const hf_time *a, const uint32_t *mark);
+                    const struct timing *timing, bool run, hf_time max_hold, const hf_time *a,
+                    const uint32_t *mark);
 /* From a journal: d_i as they were. `was_losing`: by the stored state (the caller may set
  * `reason`). Run lease_fsm_tick() next. V - 0.3 T may pass while this agent still connects, so
  * until q nodes have answered it a lease may be renewed until V; a run is LOSING by then all the
  * same. */
 void lease_fsm_readopt(struct lease_fsm *l, const struct servers *servers, int n, int q,
-                       const struct timing *timing, bool run, hf_time max_hold, const hf_time *d, const uint32_t *mark, bool was_losing);
+                       const struct timing *timing, bool run, hf_time max_hold, const hf_time *d,
+                       const uint32_t *mark, bool was_losing);
 
 /* After lease_fsm_readopt(), where the fleet's record now counts less than it did: its holder was told `until`, by votes that
  * all stand. V is no earlier while no vote is found void; nothing extends it. */

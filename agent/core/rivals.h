@@ -36,6 +36,7 @@ static inline size_t rivals_words(uint32_t room, int n)
 /* The node showed that the token with the tag `id`, 40 hex digits, outbid the lease in `slot`,
  * whose token was granted with `generation` (not 0). Returns the nodes (bit per node) on which that
  * token was seen. */
-uint32_t rivals_seen(struct rivals *r, uint32_t slot, uint32_t generation, int node, const char *id);
+uint32_t rivals_seen(struct rivals *r, uint32_t slot, uint32_t generation, int node,
+                     const char *id);
 
 #endif

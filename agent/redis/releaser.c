@@ -175,8 +175,8 @@ static void job_review(struct job *job, hf_time now)
                 job_queue(job, i);
     }
     job->finished |= job->answered & ~(job->again | job->queued | job->flying);
-    if (job->done && ((job_is_free(job) && job_is_certain(job)) ||
-                      job->finished == job->nodes || hf_time_reached(now, job->give_up)))
+    if (job->done && ((job_is_free(job) && job_is_certain(job)) || job->finished == job->nodes ||
+                      hf_time_reached(now, job->give_up)))
         job_done(job);
     if (job->finished == job->nodes && !job->flying) {
         job_free(job);
@@ -403,8 +403,8 @@ int releaser_start(struct releaser *r, const struct release_order *order)
 }
 
 int releaser_create(struct loop *loop, struct link *const *links, const struct servers *servers,
-                    int nodes, int quorum,
-                    release_counts_fn *counts, void *owner, struct releaser **ret_releaser)
+                    int nodes, int quorum, release_counts_fn *counts, void *owner,
+                    struct releaser **ret_releaser)
 {
     struct releaser *r = calloc(1, sizeof(*r));
 

@@ -30,8 +30,8 @@ struct releaser;
 /* `owner` is handed to every `done`, and to `counts` (agent/redis/release_order.h). */
 /* `servers`: that the nodes lead to. */
 int releaser_create(struct loop *loop, struct link *const *links, const struct servers *servers,
-                    int nodes, int quorum,
-                    release_counts_fn *counts, void *owner, struct releaser **ret_releaser);
+                    int nodes, int quorum, release_counts_fn *counts, void *owner,
+                    struct releaser **ret_releaser);
 /* Drops all jobs; leaves keys to their TTL. First let them end: releaser_busy(). */
 void releaser_destroy(struct releaser *releaser);
 

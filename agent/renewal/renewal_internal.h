@@ -58,7 +58,7 @@ struct renewal_node {
     bool seated, astray; /* the link is where the record says; it is elsewhere, to be sent there */
     struct node_trust trust;
     struct node_age age;
-    uint32_t first_mark;  /* of `trust` in the node records: readopted leases got votes under it */
+    uint32_t first_mark; /* of `trust` in the node records: readopted leases got votes under it */
     /* slots: renewals in their course; alone: those with a time of their own, retries, heals */
     struct cohorts renewals;
     struct renew_batch batches[PACE_MOST];
@@ -95,7 +95,7 @@ struct renewal {
     int n, q;
     hf_dur age_least; /* of a node, for its heals to count */
     struct renewal_node node[HF_NODES_MAX];
-    struct servers servers; /* that the nodes' addresses lead to */
+    struct servers servers;                     /* that the nodes' addresses lead to */
     struct renewal_slot *slots;                 /* `capacity` of them */
     uint32_t slots_used;                        /* slots from here on never had a lease of ours */
     uint32_t held;                              /* leases */

@@ -127,10 +127,6 @@ def claims_another(run):
             raise AssertionError("a server and the node that claims to be it were a majority")
         except HolderError:
             pass
-        run.nodes[2].start()
-        run.nodes[0].stop()
-        wait_node(run, "n3", state="up", timeout_s=30)
-        locks_well(run)
 
 
 # --- fences -----------------------------------------------------------------------------------------------

@@ -121,8 +121,8 @@ class HostileNode:
             cursor = b"%d" % (self.begun % 5 + 1)
             return raw[:at] + b"$%d\r\n%s\r\n" % (len(cursor), cursor) + raw[resp(raw, at)[0]:]
         if self.does == "claim" and name == b"INFO" and text is not None:
-            claimed = re.search(r"run_id:(\w+)", self.claimed.cmd("INFO", "server")).group(1)
-            text = re.sub(rb"run_id:\w+", b"run_id:" + claimed.encode(), text)
+            claimed = re.search(rb"run_id:(\w+)", self.claimed.cmd("INFO", "server")).group(1)
+            text = re.sub(rb"run_id:\w+", b"run_id:" + claimed, text)
             return b"$%d\r\n%s\r\n" % (len(text), text)
         if self.does != "fence" or name != b"EVALSHA" or text is None:
             return raw

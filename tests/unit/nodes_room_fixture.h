@@ -17,7 +17,8 @@ static char last_refusal[200];
 /* --- below ------------------------------------------------------------------------------------ */
 
 int releaser_create(HF_UNUSED struct loop *l, HF_UNUSED struct link *const *of,
-                    HF_UNUSED const struct servers *that, HF_UNUSED int n, HF_UNUSED int q, HF_UNUSED release_counts_fn *counts, HF_UNUSED void *owner,
+                    HF_UNUSED const struct servers *that, HF_UNUSED int n, HF_UNUSED int q,
+                    HF_UNUSED release_counts_fn *counts, HF_UNUSED void *owner,
                     struct releaser **ret_releaser)
 {
     *ret_releaser = NULL;

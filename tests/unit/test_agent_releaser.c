@@ -160,7 +160,8 @@ static int set_up(void **state)
         node_address(i, &addresses[i]);
         assert_int_equal(link_create(&options, &links[i]), HF_OK);
     }
-    assert_int_equal(releaser_create(loop, links, NULL, NODES, QUORUM, counts, NULL, &releaser), HF_OK);
+    assert_int_equal(releaser_create(loop, links, NULL, NODES, QUORUM, counts, NULL, &releaser),
+                     HF_OK);
     for (int i = 0; i < NODES; i++)
         link_start(links[i]);
     assert_true(runs_until(all_up, NULL, FAR_MS));
@@ -555,7 +556,8 @@ static void test_destroyed_with_jobs_under_way(void **state)
     start(&order);
     (void)runs_until(NULL, NULL, 20);
     releaser_destroy(releaser);
-    assert_int_equal(releaser_create(loop, links, NULL, NODES, QUORUM, counts, NULL, &releaser), HF_OK);
+    assert_int_equal(releaser_create(loop, links, NULL, NODES, QUORUM, counts, NULL, &releaser),
+                     HF_OK);
     redis_server_resume(&nodes[0]);
     assert_true(runs_until(all_up, NULL, FAR_MS));
     (void)runs_until(NULL, NULL, 50);

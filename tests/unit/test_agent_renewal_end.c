@@ -226,8 +226,8 @@ static void test_stop_keeps_the_leases(void **state)
 
         renewal_destroy(agent.renewal);
         assert_int_equal(renewal_create(&agent, &agent.renewal), HF_OK);
-        lease_fsm_readopt(&lease->fsm, NULL, NODES, QUORUM, &timing, false, HF_TIME_NEVER, record.d, mark,
-                          false);
+        lease_fsm_readopt(&lease->fsm, NULL, NODES, QUORUM, &timing, false, HF_TIME_NEVER, record.d,
+                          mark, false);
         hand_over(lease);
         assert_int_equal(renewal_start(agent.renewal), HF_OK);
     }

@@ -91,8 +91,7 @@ static void meet(int node, const char *run_id, int64_t uptime_ms)
     snprintf(facts.run_id, sizeof(facts.run_id), "%s", run_id);
     (void)trust_on_facts(&n->trust, &facts, false, clock_now());
     age_on_facts(&n->age, &before, &facts, clock_now());
-    servers_on_run_id(&agent.renewal->servers, node, run_id, agent.renewal->age_least,
-                      clock_now());
+    servers_on_run_id(&agent.renewal->servers, node, run_id, agent.renewal->age_least, clock_now());
     reply = says(node, NONCE);
     (void)renewal_learn(n, &reply);
 }
@@ -481,6 +480,7 @@ TEST(whichever_node_is_listed_first_the_vote_that_stands_is_the_one)
     meet(0, "b", 3600000);
     later(age_ms());
     answer_renewal(0, lease, NONCE);
+    answer_renewal(1, lease, NONCE);
     assert_int_equal(lease->fsm.valid.ns, valid.ns);
     meet(1, "a", 3600000);
     answer_renewal(0, lease, NONCE);

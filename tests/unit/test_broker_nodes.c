@@ -115,7 +115,8 @@ static void one_server_has_one_vote(void **state)
     pass(0);
     heard[0] = '\0';
     comes_up_with(1, 0, sentinel_of(TTL_MAX_MS));
-    assert_false(nodes->node[1].trust.refused); /* nobody knows whether one of them lies, and which */
+    assert_false(
+        nodes->node[1].trust.refused); /* nobody knows whether one of them lies, and which */
     assert_false(nodes->node[0].trust.refused);
     assert_int_equal(nodes_voting(nodes, its_time), 2);
     pass(0);

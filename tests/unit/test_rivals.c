@@ -37,7 +37,8 @@ TEST(what_was_seen_is_the_tokens)
     assert_int_equal(__builtin_popcount(rivals_seen(&r, 3, 1, 0, A)), 1);
     assert_int_equal(__builtin_popcount(rivals_seen(&r, 4, 1, 1, A)), 1);
     assert_int_equal(__builtin_popcount(rivals_seen(&r, 3, 1, 1, A)), 2);
-    assert_int_equal(__builtin_popcount(rivals_seen(&r, 3, 2, 2, A)), 1); /* the next one in the slot */
+    assert_int_equal(__builtin_popcount(rivals_seen(&r, 3, 2, 2, A)),
+                     1); /* the next one in the slot */
     assert_int_equal(__builtin_popcount(rivals_seen(&r, 3, 2, 1, A)), 2);
 }
 
@@ -54,7 +55,9 @@ TEST(no_tag_stands_for_none)
 {
     struct rivals r = none();
 
-    assert_int_equal(__builtin_popcount(rivals_seen(&r, 3, 1, 0, "0000000000000000000000000000000000000000")), 1);
+    assert_int_equal(
+        __builtin_popcount(rivals_seen(&r, 3, 1, 0, "0000000000000000000000000000000000000000")),
+        1);
     assert_int_equal(rivals_room(5), 5);
     assert_int_equal(rivals_room(1000000), RIVALS_MOST);
 }

@@ -153,7 +153,8 @@ int grant_lease(struct round *round, hf_time now)
         lease_set_token(lease, now, max_hold);
     lease->token = round->token;
     lease->unanswered = (uint16_t)round->unanswered;
-    lease_fsm_init(&lease->fsm, &locks->nodes->servers, locks->n, locks->q, &w->timing, w->run, max_hold, a, mark);
+    lease_fsm_init(&lease->fsm, &locks->nodes->servers, locks->n, locks->q, &w->timing, w->run,
+                   max_hold, a, mark);
     atomic_init(&lease->valid_ns, lease->fsm.valid.ns);
     atomic_init(&lease->state, (uint8_t)lease->fsm.state);
 

@@ -306,8 +306,8 @@ static int take_up(struct locks *locks, const struct record *rec, uint32_t slot,
         lease_set_token(lease, lease->since, max_hold);
     lease->run = rec->id.run;
     lease->token = rec->id.token;
-    lease_fsm_readopt(&lease->fsm, &locks->nodes->servers, locks->n, locks->q, timing, lease->run, max_hold, rec->state.d,
-                      mark, rec->state.slot_state == HF_SLOT_LOSING);
+    lease_fsm_readopt(&lease->fsm, &locks->nodes->servers, locks->n, locks->q, timing, lease->run,
+                      max_hold, rec->state.d, mark, rec->state.slot_state == HF_SLOT_LOSING);
     lease_fsm_freeze(&lease->fsm, frozen);
     if (lease->fsm.state == HF_SLOT_LOSING)
         lease->fsm.reason = rec->state.reason;
@@ -452,9 +452,9 @@ static int decide(struct locks *locks, const struct record *rec, uint32_t slot, 
     struct timing timing;
     char why[160];
     hf_time frozen = promise_frozen(locks, &rec->state, slot), over = HF_TIME_PAST,
-            valid = hf_time_max(
-                frozen, servers_validity(&locks->nodes->servers, rec->state.d,
-                                         timing_of(hf_ms(rec->id.ttl_ms)).span, locks->n, locks->q));
+            valid = hf_time_max(frozen, servers_validity(&locks->nodes->servers, rec->state.d,
+                                                         timing_of(hf_ms(rec->id.ttl_ms)).span,
+                                                         locks->n, locks->q));
     bool ahead = hf_time_before(now, valid);
     bool alive;
     int rc;

@@ -73,10 +73,9 @@ bool round_explain(const struct nodes *nodes, const struct round_whys *whys, cha
     for (int i = 0; i < nodes->n; i++)
         if (whys->node[i] == WHY_VOTED)
             voted |= UINT32_C(1) << i;
-    used = (size_t)snprintf(ret_text, size,
-                            "too few nodes agreed in time: %d of %d voted%s, %d are needed",
-                            servers_count(&nodes->servers, voted),
-                            nodes->n, whys->late ? ", too late" : "", nodes->q);
+    used = (size_t)snprintf(
+        ret_text, size, "too few nodes agreed in time: %d of %d voted%s, %d are needed",
+        servers_count(&nodes->servers, voted), nodes->n, whys->late ? ", too late" : "", nodes->q);
     for (int i = 0; i < nodes->n && used < size; i++)
         if (whys->node[i] != WHY_VOTED)
             used += (size_t)snprintf(ret_text + used, size - used, "; %s %s",

@@ -205,6 +205,13 @@ void nodes_explain(const struct nodes *nodes, hf_time now, char *ret_text, size_
             (size_t)snprintf(ret_text + used, size - used, ": %s", node_quarantine_text(reasons));
     used = add_standing(nodes, UNRECORDED, "that do not count by the fleet's record", now, ret_text,
                         size, used);
+    if (nodes->twins && used < size) {
+        char ids[IDS_MOST];
+
+        list_ids(nodes, nodes->twins, ids, sizeof(ids));
+        used += (size_t)snprintf(ret_text + used, size - used,
+                                 "; %s say that they are the same server as another node", ids);
+    }
     if (hf_time_before(now, enough) && used < size)
         snprintf(ret_text + used, size - used, "; enough of them vote in %" PRId64 " s",
                  hf_time_since(enough, now).ns / HF_NS_PER_SEC + 1);

@@ -93,10 +93,11 @@ void nodes_note(struct nodes *nodes, int i, unsigned events, hf_time now)
 
 static void say_twins(const struct nodes *nodes, int one, int other)
 {
-    log_warn("node %s (%s) says that it is the same server as node %s (%s), and both have one vote "
-             "together; list each server once, or, if these are two servers, stop the one that lies",
-             nodes->config->nodes[other].id, seat_address(&nodes->node[other].seat)->text,
-             nodes->config->nodes[one].id, seat_address(&nodes->node[one].seat)->text);
+    log_warn(
+        "node %s (%s) says that it is the same server as node %s (%s), and both have one vote "
+        "together; list each server once, or, if these are two servers, stop the one that lies",
+        nodes->config->nodes[other].id, seat_address(&nodes->node[other].seat)->text,
+        nodes->config->nodes[one].id, seat_address(&nodes->node[one].seat)->text);
 }
 
 /* (!) None of them is refused: nobody can know which one lies. */
@@ -529,8 +530,7 @@ int nodes_create(struct agent *agent, struct loop *loop, struct resolver *resolv
         rc = node_create(nodes, i, resolver);
     if (rc == HF_OK)
         rc = releaser_create(loop, nodes->links, &nodes->servers, nodes->n, nodes->q,
-                             release_counts, nodes,
-                             &nodes->releaser);
+                             release_counts, nodes, &nodes->releaser);
     if (rc < 0) {
         nodes_end(nodes);
         nodes_destroy(nodes);

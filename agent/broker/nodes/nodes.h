@@ -78,7 +78,7 @@ struct nodes {
     hf_time started;
     struct node node[HF_NODES_MAX];
     struct servers servers; /* that they lead to */
-    uint32_t twins; /* bit per node: it is up, and says that it is another one's server */
+    uint32_t twins;         /* bit per node: it is up, and says that it is another one's server */
     struct link *links[HF_NODES_MAX];
     uint32_t unsent; /* bit per node: commands of this turn are buffered */
     int n, q;
