@@ -174,14 +174,22 @@ void fleet_change_say_unsettled(const struct fleet *f, hf_time now, char *why, s
              left, f->record.version, meanwhile(left));
 }
 
+/* It is connected, and nothing is known against it: it was not read yet, or not judged. */
+static bool is_new(const struct fleet *f, int i)
+{
+    const struct fleet_node *node = &f->node[i];
+
+    return node->peer[0] &&
+           (node->said == FLEET_SAID_NOTHING || (node->there && fleet_shows(f, i)));
+}
+
 bool fleet_change_is_early(const struct fleet *f, int i, hf_time now, char *why, size_t size)
 {
     if (fleet_later_is_seen(f))
         snprintf(why, size,
                  "another change of the fleet has begun; ask again when that is complete (holdfast "
                  "fleet)");
-    else if (f->node[i].peer[0] && !f->node[i].there &&
-             hf_time_before(now, hf_time_add(f->started, hf_ns(CONNECTING))))
+    else if (is_new(f, i) && hf_time_before(now, hf_time_add(f->started, hf_ns(CONNECTING))))
         snprintf(why, size, "node %s is being connected to; try again in some seconds",
                  fleet_place(f, i)->id);
     else

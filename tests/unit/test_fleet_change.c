@@ -414,7 +414,6 @@ TEST(a_server_that_is_refused_is_no_server_that_is_away)
 
     founded(3);
     theirs = *on(1);
-    pass(3000);
     fleet_on_usable(&w.agent[0].fleet, 1, false, false); /* a replica, say */
     assert_int_equal(ask(0, FLEET_WISH_REMOVE, "b", 0, false), HF_EBUSY);
     assert_why("mend node b first (holdfast nodes says what is against it), or stop the server at "
@@ -471,8 +470,7 @@ TEST(a_server_that_has_the_other_operators_change_is_not_stopped)
 
     founded(3); /* by the record of the other change the agent starts again */
     start(&w.agent[0]);
-    hear_all(&w.agent[0]);
-    fleet_on_usable(&w.agent[0].fleet, 0, false, false);
+    fleet_on_up(&w.agent[0].fleet, 0, "10.0.0.0:6379");
     assert_stops_nobody(FLEET_WISH_MOVE, "node a is being connected to");
 }
 
