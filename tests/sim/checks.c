@@ -112,7 +112,7 @@ void checks_dropped(struct claim *claim)
 void claims_drop_all(const struct sim_proc *proc)
 {
     for (struct claim *c = claims; c; c = c->next)
-        if (c->proc == proc)
+        if (c->proc == proc && !c->orphan)
             checks_dropped(c);
 }
 

@@ -26,6 +26,7 @@ struct claim {
     bool expired;    /* the word was seen past its deadline */
     bool job;        /* a job runs under it */
     bool run;
+    bool orphan;             /* its job outlives the process that the agent knows */
     sim_ns frozen_until;     /* suspended with its host */
     uint32_t losing_by;      /* incarnation of the agent then */
     sim_ns unrecorded_since; /* its fence record is missing on a quorum; 0: it is not */

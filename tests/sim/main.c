@@ -169,7 +169,7 @@ static int report(const struct tally *t, double seconds)
 static void usage(void)
 {
     fputs("sim [--schedules N] [--seed S] [--jobs J] [--stop-at-first] [--trace] [--digest] "
-          "[--any] [--wide all|none|KIND,...] [--every] [--lies]\n",
+          "[--any] [--wide all|none|KIND,...] [--every] [--lies] [--groups]\n",
           stderr);
     exit(64);
 }
@@ -186,6 +186,7 @@ static void parse(int argc, char **argv)
                                           {"wide", required_argument, NULL, 'w'},
                                           {"every", no_argument, NULL, 'e'},
                                           {"lies", no_argument, NULL, 'l'},
+                                          {"groups", no_argument, NULL, 'g'},
                                           {0}};
     bool schedules_given = false;
     int c;
@@ -223,6 +224,9 @@ static void parse(int argc, char **argv)
             break;
         case 'l':
             wide_lies = true;
+            break;
+        case 'g':
+            wide_groups = true;
             break;
         default:
             usage();

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "shm/status.h"
+#include "tests/sim/groups.h"
 #include "tests/sim/host.h"
 #include "tests/sim/hot.h"
 #include "tests/sim/sharers.h"
@@ -86,7 +87,8 @@ static void acquire(struct sim_proc *p, int resource)
 
     p->resource = resource;
     p->claim = NULL;
-    p->run = !p->probe && !wide_has(WIDE_HOT) && rng_chance(&sim.rng, 0.25);
+    p->run =
+        !p->probe && !wide_has(WIDE_HOT) && (rng_chance(&sim.rng, 0.25) || groups_wants_job(p));
     q.flags = p->run ? HF_REQ_RUN : 0;
     q.ttl_ms = (uint32_t)rng_between(&sim.rng, 500, sim.plan.ttl_max_ms);
     if (rng_chance(&sim.rng, 0.5) || wide_has(WIDE_FAR))
@@ -284,6 +286,7 @@ static void start_job(struct sim_proc *p)
         timeline_init(&g->timeline, ttl_ns(p), i ? ttl_ns(p) / 50 : 0);
         sim_at(&g->look, sim.now);
     }
+    groups_job_starts(p);
 }
 
 void proc_guardian_kill(struct sim_proc *p, int which)
@@ -297,6 +300,66 @@ void proc_guardian_kill(struct sim_proc *p, int which)
     sim_trace("h%d p%d guardian %d is killed", p->host->number, p->number, which);
     p->guardian[which].alive = false;
     sim_at(&p->job, sim.now + rng_below(&sim.rng, 5 * SIM_MS)); /* the other kills the tree */
+}
+
+/* --- a job whose outer guardian is gone: nobody tells the agent of its end */
+
+struct orphan {
+    struct orphan *next;
+    struct sim_event end;
+    struct sim_host *host;
+    struct claim *claim;
+    sim_ns stopped_until;
+};
+
+static struct orphan *orphans;
+
+static void on_orphan_ends(struct sim_event *event)
+{
+    struct orphan *o = HF_CONTAINER(event, struct orphan, end);
+
+    if (sim.now < o->stopped_until) {
+        sim_at(event, later(o->stopped_until));
+        return;
+    }
+    sim_trace("h%d the job of r%d that its guardian left ended", o->host->number,
+              o->claim->resource);
+    checks_dropped(o->claim);
+}
+
+static void end(struct sim_proc *p);
+
+/* The process that the agent knows of the run is dead, and its job lives on until p->job. */
+static void leave_job(struct sim_proc *p)
+{
+    struct orphan *o = sim_alloc(sizeof(*o));
+
+    *o = (struct orphan){.next = orphans,
+                         .end.fn = on_orphan_ends,
+                         .host = p->host,
+                         .claim = p->claim,
+                         .stopped_until = p->stopped_until};
+    sim_at(&o->end, p->job.at);
+    orphans = o;
+    p->claim->orphan = true;
+    p->claim = NULL;
+    end(p);
+}
+
+static void orphans_suspend(const struct sim_host *host, sim_ns until)
+{
+    for (struct orphan *o = orphans; o; o = o->next)
+        if (o->host == host && o->claim->job) {
+            o->stopped_until = until;
+            if (o->claim->frozen_until < until + 10 * SIM_MS)
+                o->claim->frozen_until = until + 10 * SIM_MS;
+        }
+}
+
+static void orphans_settle(void)
+{
+    for (struct orphan *o = orphans; o; o = o->next)
+        o->stopped_until = 0;
 }
 
 void proc_group_kill(struct sim_proc *p, int group)
@@ -320,6 +383,8 @@ void proc_group_kill(struct sim_proc *p, int group)
     /* What has left the group lives until a guardian kills it; without one, for as long as it likes. */
     if (left > 0 && (left < 2 || p->job_group == group))
         sim_at(&p->job, sim.now + rng_below(&sim.rng, 5 * SIM_MS));
+    if (wide_has(WIDE_GROUPS) && group == GROUP_RUN)
+        leave_job(p);
 }
 
 void proc_guardian_stop(struct sim_proc *p, int which, sim_ns until)
@@ -711,6 +776,7 @@ void procs_suspend(struct sim_host *host, sim_ns until)
         if (p->job_alive && p->claim->frozen_until < until + 10 * SIM_MS)
             p->claim->frozen_until = until + 10 * SIM_MS;
     }
+    orphans_suspend(host, until);
 }
 
 uint64_t proc_start_time(const struct sim_host *host, uint32_t pid)
@@ -781,6 +847,7 @@ void proc_come(struct sim_host *host, int resource, sim_ns at)
 void procs_begin(void)
 {
     proc_count = 0;
+    orphans = NULL;
     next_pid = 100;
     for (int i = 0; i < sim.plan.hosts * sim.plan.procs; i++) {
         struct sim_proc *p = proc_new(sim.host[i % sim.plan.hosts]);
@@ -812,6 +879,7 @@ void procs_settle(void)
         }
     }
     sharers_settle();
+    orphans_settle();
     /* A waiter of its own for each resource. */
     for (int r = 0; r < sim.plan.resources; r++) {
         struct sim_proc *p = proc_new(sim.host[(next++ + sim.now) % sim.plan.hosts]);

@@ -7,6 +7,7 @@
 #include "tests/sim/host.h"
 #include "tests/sim/procs.h"
 #include "tests/sim/vnode.h"
+#include "tests/sim/wide.h"
 
 #define SHARE 0.03 /* of the schedules */
 
@@ -38,7 +39,7 @@ void scenes_plan(void)
 
     memset(&scene, 0, sizeof(scene));
     scene.rng.state = sim.seed * UINT64_C(0xa0761d6478bd642f) + 7;
-    if (!rng_chance(&scene.rng, SHARE))
+    if (wide_groups || !rng_chance(&scene.rng, SHARE))
         return;
     memset(p, 0, sizeof(*p));
     p->scene = (enum sim_scene)rng_between(&scene.rng, 1, SCENES - 1);

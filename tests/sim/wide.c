@@ -7,6 +7,7 @@
 #include "tests/sim/drains.h"
 #include "tests/sim/fleets.h"
 #include "tests/sim/foundings.h"
+#include "tests/sim/groups.h"
 #include "tests/sim/hot.h"
 #include "tests/sim/rates.h"
 #include "tests/sim/rollbacks.h"
@@ -27,17 +28,18 @@ const char *const sim_wide_names[WIDES] = {
     [WIDE_ADDRESSES] = "addresses",
     [WIDE_CHANGES] = "changes",
     [WIDE_SHARED] = "shared",
+    [WIDE_GROUPS] = "groups",
 };
 
 static const double likelihood[WIDES] = {
     [WIDE_SIZES] = 0.2,   [WIDE_STEPS] = 0.12,   [WIDE_FAR] = 0.02,       [WIDE_RETENTION] = 0.08,
     [WIDE_HOT] = 0.001,   [WIDE_ROLLBACK] = 0.1, [WIDE_PROXY] = 0.1,      [WIDE_RATES] = 0.25,
     [WIDE_DRAINS] = 0.1,  [WIDE_FOUNDING] = 0.1, [WIDE_ADDRESSES] = 0.08, [WIDE_CHANGES] = 0.1,
-    [WIDE_SHARED] = 0.12,
+    [WIDE_SHARED] = 0.12, [WIDE_GROUPS] = 0.1,
 };
 
 uint32_t wide_allowed = (1u << WIDES) - 1;
-bool wide_every, wide_lies;
+bool wide_every, wide_lies, wide_groups;
 
 static struct sim_rng rng[WIDES];
 
@@ -72,13 +74,16 @@ void wide_draw(void)
         if ((rng_chance(&rng[i], likelihood[i]) || wide_every) && wide_allowed >> i & 1)
             sim.wide |= 1u << i;
     }
+    if (wide_groups)
+        sim.wide = (sim.wide & ~(1u << WIDE_FAR | 1u << WIDE_HOT)) | 1u << WIDE_GROUPS;
     /* Schedules of their own. */
     if (wide_has(WIDE_FAR))
         sim.wide = 1u << WIDE_FAR;
     if (wide_has(WIDE_HOT))
         sim.wide = 1u << WIDE_HOT;
     if (wide_has(WIDE_CHANGES))
-        sim.wide &= 1u << WIDE_CHANGES | 1u << WIDE_SHARED | 1u << WIDE_RATES | 1u << WIDE_DRAINS;
+        sim.wide &= 1u << WIDE_CHANGES | 1u << WIDE_SHARED | 1u << WIDE_RATES | 1u << WIDE_DRAINS |
+                    1u << WIDE_GROUPS;
 }
 
 struct sim_rng *wide_rng(enum sim_wide kind)
@@ -122,6 +127,9 @@ void wide_plan(void)
         p->retention_ms = rng_between(&rng[WIDE_RETENTION], 1000, 2000);
         p->faults_until += 4 * SIM_SEC;
     }
+    if (wide_has(WIDE_GROUPS) &&
+        !wide_has(WIDE_CHANGES)) /* there is time for a job, whatever the other faults are */
+        p->faults_until += 2 * SIM_SEC;
     if (wide_has(WIDE_SHARED))
         p->resources = SIM_RESOURCES;
     if (wide_has(WIDE_HOT))
@@ -137,6 +145,7 @@ void wide_begin(void)
 {
     drains_begin();
     sharers_begin();
+    groups_begin();
     if (wide_has(WIDE_FOUNDING))
         foundings_begin();
     if (wide_has(WIDE_ADDRESSES))

@@ -19,6 +19,7 @@ enum sim_wide {
     WIDE_ADDRESSES, /* hosts' configurations lead to other servers than the fleet's */
     WIDE_CHANGES,   /* the fleet changes: nodes move, ttl_max is another one */
     WIDE_SHARED,    /* programs share r0 or have it alone */
+    WIDE_GROUPS,    /* SIGKILL to a process group of each run */
     WIDES
 };
 extern const char *const sim_wide_names[WIDES];
@@ -28,6 +29,8 @@ extern uint32_t wide_allowed;
 extern bool wide_every;
 /* Of three nodes or more that change, one lies in each schedule. */
 extern bool wide_lies;
+/* WIDE_GROUPS is in every schedule, whatever else is drawn. */
+extern bool wide_groups;
 
 /* Names with commas between them, "all" or "none". False: one is not known. */
 bool wide_parse(const char *list, uint32_t *ret_mask);
