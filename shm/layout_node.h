@@ -97,7 +97,10 @@ enum hf_node_flag {
     HF_NODE_F_NO_RECORD = 1 << 3,  /* it has none, so its answers do not count */
     HF_NODE_F_NOT_SEATED = 1 << 4, /* it is not at its seat, so its answers do not count */
     HF_NODE_F_ELSEWHERE = 1 << 5,  /* the configuration has another address than its seat */
-    HF_NODE_F_TRACKING = 7 << 8,   /* enum hf_node_tracking; 0 from agents without it */
+    HF_NODE_F_UNCOUNTED = 1 << 6,  /* by the fleet's record this host goes by it does not count */
+    /* With one of these its answers do not count. */
+    HF_NODE_F_MUTE = HF_NODE_F_NO_RECORD | HF_NODE_F_NOT_SEATED | HF_NODE_F_UNCOUNTED,
+    HF_NODE_F_TRACKING = 7 << 8, /* enum hf_node_tracking; 0 from agents without it */
 };
 #define HF_NODE_F_TRACKING_SHIFT 8
 

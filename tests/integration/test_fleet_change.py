@@ -184,6 +184,47 @@ def seat_as_connected(run):
         assert f"node n{i}2 moves to {one.seat if one.seat[0] == '/' else one.address}; " in result.out, result
 
 
+# --- a node that refuses the record ---------------------------------------------------------------------
+
+
+def takes_no_record(node):
+    node.cmd("ACL", "SETUSER", "default", "-hset")
+
+
+def takes_all(node):
+    node.cmd("ACL", "SETUSER", "default", "+@all")
+
+
+@scenario("no change begins while a node that has to store it refuses writes")
+def refuses_before(run):
+    fleet_of(run)
+    votes(run)
+    takes_no_record(run.nodes[2])
+    assert run.holdfast("run", "x", "true").rc == 0
+    wait_node(run, "n3", state="unwritable")
+    refused(run, "move", f"n2={server(run, 'other').address}", code=NOT_NOW, says=["node n3 refuses writes (", "mend it first"])
+    takes_all(run.nodes[2])
+    assert run.holdfast("run", "x", "true").rc == 0
+    votes(run)
+
+
+@scenario("a node that stays refuses the change: status and doctor say that no lock can be had, and it goes on once that is mended")
+def refuses_during(run):
+    fleet_of(run)
+    votes(run)
+    takes_no_record(run.nodes[2])
+    begun = change(run, "move", f"n2={server(run, 'other').address}", "--no-wait")
+    assert begun.rc == 0, begun
+    wait_node(run, "n3", state="unwritable", timeout_s=15)
+    wait_until(lambda: "1 of 3 vote, quorum 2" in run.holdfast("status").out, 10, "status counts one node")
+    doctor = run.holdfast("doctor")
+    assert "1 of 3 nodes may vote and 2 are needed: no new lock can be had" in doctor.out, doctor
+    assert "n3 refuses writes" in doctor.out, doctor
+    takes_all(run.nodes[2])
+    wait_until(lambda: settled(run, 2), 30, "the change goes on")
+    grants_and_holds(run, None)
+
+
 # --- gone ---------------------------------------------------------------------------------------------
 
 

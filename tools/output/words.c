@@ -25,6 +25,8 @@ static const struct {
     {HF_NODE_F_NO_RECORD,
      {"no_record", "it has no record of the fleet, so its answers do not count"}},
     {HF_NODE_F_NOT_SEATED, {"not_seated", "it is not at its seat, so its answers do not count"}},
+    {HF_NODE_F_UNCOUNTED,
+     {"uncounted", "it does not count in the change of the fleet (holdfast fleet)"}},
     {HF_NODE_F_ELSEWHERE,
      {"elsewhere", "the fleet has it at another address than the configuration: holdfast fleet"}},
 };

@@ -71,14 +71,13 @@ static double quarantine_left(const struct hf_metrics *m, const struct hf_node_r
 static double counts(const struct hf_metrics *m, const struct hf_node_row *row)
 {
     (void)m;
-    return row->state != HF_NODE_CONNECTING &&
-           !(row->flags & (HF_NODE_F_NO_RECORD | HF_NODE_F_NOT_SEATED));
+    return row->state != HF_NODE_CONNECTING && !(row->flags & HF_NODE_F_MUTE);
 }
 
 static double votes(const struct hf_metrics *m, const struct hf_node_row *row)
 {
     (void)m;
-    return row->state == HF_NODE_UP && !(row->flags & (HF_NODE_F_NO_RECORD | HF_NODE_F_NOT_SEATED));
+    return row->state == HF_NODE_UP && !(row->flags & HF_NODE_F_MUTE);
 }
 
 /* One kind of value of every node. */

@@ -344,7 +344,7 @@ uint32_t reader_nodes(const struct reader *reader, struct hf_node_row ret_rows[H
 
 bool reader_node_votes(const struct hf_node_row *row)
 {
-    return row->state == HF_NODE_UP && !(row->flags & (HF_NODE_F_NO_RECORD | HF_NODE_F_NOT_SEATED));
+    return row->state == HF_NODE_UP && !(row->flags & HF_NODE_F_MUTE);
 }
 
 /* A node before it votes for the same server. */

@@ -414,7 +414,7 @@ void node_fleet_review(struct nodes *nodes, hf_time now)
         fleet_on_usable(&nodes->fleet_view, i, is_usable(&nodes->node[i]),
                         trust_may_vote(&nodes->node[i].trust, now));
         if (nodes->node[i].putting || hf_time_before(now, nodes->node[i].put_again) ||
-            may_be_another(nodes, i) || !nodes_takes_writes(nodes, i))
+            may_be_another(nodes, i))
             busy |= 1u << i;
         if (fleet_is_unread(&nodes->fleet_view, i))
             sentinel_reread(nodes, i, now);
@@ -481,11 +481,32 @@ static int try_to_keep(struct nodes *nodes, const struct fleet_wish *wish, char 
     return HF_EBUSY;
 }
 
+/* While it refused the record it would not count, and with three nodes no lock could be had. */
+static int try_to_write(struct nodes *nodes, const struct fleet_wish *wish, char *why,
+                        size_t size) IN_BROKER_THREAD
+{
+    for (int i = 0; i < nodes->n && wish->kind <= FLEET_WISH_TTL_MAX; i++) {
+        const char *id = nodes->config->nodes[i].id;
+
+        if (nodes_takes_writes(nodes, i) || (wish->gone && strcmp(id, wish->id) == 0))
+            continue;
+        snprintf(why, size,
+                 "node %s refuses writes (%s), and would not take the change; mend it first, or, "
+                 "to replace it, stop its server for good and say --gone %s",
+                 id, nodes->node[i].writes.text, id);
+        nodes->fleet_view.wish_until = HF_TIME_PAST;
+        return HF_EBUSY;
+    }
+    return HF_OK;
+}
+
 int node_fleet_change(struct nodes *nodes, const struct fleet_wish *wish, char *why, size_t size)
 {
     hf_time now = clock_now();
     int rc = fleet_change_begin(&nodes->fleet_view, wish, now, WISH_MOST, why, size);
 
+    if (rc == HF_OK)
+        rc = try_to_write(nodes, wish, why, size);
     if (rc == HF_OK)
         rc = try_to_keep(nodes, wish, why, size);
     if (rc == HF_OK) {

@@ -63,6 +63,8 @@ uint32_t node_fleet_flags(const struct nodes *nodes, int i)
         flags |= HF_NODE_F_NO_RECORD;
     if (node->peer[0] && !fleet_is_seated(f, i))
         flags |= HF_NODE_F_NOT_SEATED;
+    if (f->known && node->said == FLEET_SAID_RECORD && !fleet_counts(f, i))
+        flags |= HF_NODE_F_UNCOUNTED;
     if (f->known && fleet_shown_elsewhere(&nodes->fleet_shown.node[i]))
         flags |= HF_NODE_F_ELSEWHERE;
     return flags;
