@@ -32,6 +32,8 @@ _Static_assert(sizeof(struct hf_node_row) % 64 == 0, "whole lines");
 
 /* `error` of a node that is up, before a lock's key: it shows a fence there that agents do not believe. */
 #define HF_NODE_FENCE_AHEAD "has a fence far ahead: "
+/* The same of the record of runs of `run --once-per`. */
+#define HF_NODE_ONCE_AHEAD "has a run far ahead: "
 
 enum hf_node_state {
     HF_NODE_CONNECTING = 0,

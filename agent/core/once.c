@@ -2,7 +2,11 @@
 
 #include <string.h>
 
-#define DAY_MS (INT64_C(24) * 60 * 60 * 1000)
+#include "agent/core/fence.h"
+
+#define AHEAD_MOST_US (60 * INT64_C(1000000))
+
+#define DAY_MS        (INT64_C(24) * 60 * 60 * 1000)
 
 /* (!) Nodes compare turns as Lua numbers, which are exact to 2^53: 10 bits of hand-offs, 40 of milliseconds (34 years), and
  * a step. */
@@ -23,11 +27,12 @@ int64_t once_turn_to_forget(int64_t seen_turn)
     return seen_turn | ((1 << STEP_SHIFT) - 1);
 }
 
-void once_begin(struct once *once, int n, int q)
+void once_begin(struct once *once, int n, int q, int64_t now_us)
 {
     memset(once, 0, sizeof(*once));
     once->n = n;
     once->q = q;
+    once->limit_us = now_us + AHEAD_MOST_US;
 }
 
 void once_silent(struct once *once, int node)
@@ -36,9 +41,10 @@ void once_silent(struct once *once, int node)
         once->node[node].word = ONCE_SILENT;
 }
 
-void once_refused(struct once *once, int node)
+void once_refused(struct once *once, int node, uint64_t seen)
 {
     once->node[node].word = ONCE_REFUSED;
+    once->node[node].record = (struct once_record){.seen = seen};
 }
 
 void once_said(struct once *once, int node, bool votes, const struct once_record *record)
@@ -48,16 +54,56 @@ void once_said(struct once *once, int node, bool votes, const struct once_record
     once->node[node].record = *record;
 }
 
+/* Fences and starts are both microseconds of the nodes' clocks, and are believed alike. */
+static uint64_t believed(const struct once *once, uint64_t (*shown_by)(const struct once *, int))
+{
+    uint64_t shown[HF_NODES_MAX];
+
+    for (int i = 0; i < once->n; i++)
+        shown[i] = shown_by(once, i);
+    return fence_believed((uint64_t)once->limit_us, shown, &once->twins, once->n, once->q);
+}
+
+static uint64_t shown_start(const struct once *once, int node)
+{
+    return once->node[node].word == ONCE_SAID ? (uint64_t)once->node[node].record.at_us : 0;
+}
+
+/* That of a node which is not heard yet is 0. */
+static uint64_t shown_asker(const struct once *once, int node)
+{
+    return once->node[node].record.seen;
+}
+
+bool once_doubts(const struct once *once, int node)
+{
+    switch (once->node[node].word) {
+    case ONCE_SAID:
+        return shown_start(once, node) > believed(once, shown_start);
+    case ONCE_REFUSED:
+        return shown_asker(once, node) > believed(once, shown_asker);
+    case ONCE_AWAITED:
+    case ONCE_SILENT:
+        break;
+    }
+    return false;
+}
+
+static bool is_heard(const struct once *once, int node)
+{
+    return once->node[node].word == ONCE_SAID && !once_doubts(once, node);
+}
+
 enum once_outcome once_decide(const struct once *once)
 {
     bool open = false;
     uint32_t votes = 0;
 
     for (int i = 0; i < once->n; i++) {
-        if (once->node[i].word == ONCE_REFUSED)
+        if (once->node[i].word == ONCE_REFUSED && !once_doubts(once, i))
             return ONCE_LATE;
         open |= once->node[i].word == ONCE_AWAITED;
-        if (once->node[i].word == ONCE_SAID && once->node[i].votes)
+        if (is_heard(once, i) && once->node[i].votes)
             votes |= UINT32_C(1) << i;
     }
     if (open)
@@ -72,29 +118,68 @@ bool once_is_later(const struct once_record *a, const struct once_record *b)
 
 struct once_record once_seen(const struct once *once)
 {
+    uint64_t most = believed(once, shown_asker);
     struct once_record latest = {0};
 
     for (int i = 0; i < once->n; i++) {
         const struct once_record *r = &once->node[i].record;
 
-        if (once->node[i].word == ONCE_SAID &&
+        if (once->node[i].word == ONCE_SAID && r->seen <= most &&
             (r->seen > latest.seen || (r->seen == latest.seen && r->seen_turn > latest.seen_turn)))
             latest = (struct once_record){.seen = r->seen, .seen_turn = r->seen_turn};
     }
     return latest;
 }
 
-struct once_record once_latest(const struct once *once)
+/* (!) One node's later record hides no start: it may have made it up. */
+static bool stands(const struct once *once, int node)
 {
-    struct once_record latest = {0};
+    const struct once_record *record = &once->node[node].record;
+    uint32_t later = 0;
+
+    if (!is_heard(once, node) || record->at_us == 0)
+        return false;
+    for (int i = 0; i < once->n; i++)
+        if (is_heard(once, i) && once_is_later(&once->node[i].record, record))
+            later |= UINT32_C(1) << i;
+    return twins_count(&once->twins, later) < once->q;
+}
+
+static bool counts_before(const struct once_record *a, const struct once_record *b, int64_t now_us,
+                          hf_dur period)
+{
+    bool a_done = once_is_done(a->at_us, now_us, period);
+
+    if (a_done != once_is_done(b->at_us, now_us, period))
+        return a_done;
+    return a->at_us != b->at_us ? a->at_us > b->at_us : once_is_later(a, b);
+}
+
+int once_standing(const struct once *once, int64_t now_us, hf_dur period)
+{
+    int best = -1;
 
     for (int i = 0; i < once->n; i++)
-        if (once->node[i].word == ONCE_SAID && once_is_later(&once->node[i].record, &latest))
-            latest = once->node[i].record;
-    for (int i = 0; i < once->n && !latest.ended; i++) /* not every node was told */
-        if (once->node[i].word == ONCE_SAID && !once_is_later(&latest, &once->node[i].record))
-            latest.ended = once->node[i].record.ended;
-    return latest;
+        if (stands(once, i) &&
+            (best < 0 ||
+             counts_before(&once->node[i].record, &once->node[best].record, now_us, period)))
+            best = i;
+    return best;
+}
+
+struct once_record once_record_of(const struct once *once, int node)
+{
+    struct once_record record = {0};
+
+    if (node >= 0)
+        record = once->node[node].record;
+    for (int i = 0; i < once->n && !record.ended; i++) { /* not every node was told */
+        const struct once_record *other = &once->node[i].record;
+
+        if (is_heard(once, i) && !once_is_later(&record, other) && !once_is_later(other, &record))
+            record.ended = other->ended;
+    }
+    return record;
 }
 
 bool once_is_of(const struct once_record *record, uint64_t fence, int64_t asker)
@@ -105,7 +190,8 @@ bool once_is_of(const struct once_record *record, uint64_t fence, int64_t asker)
 bool once_differs(const struct once *once, const struct once_record *record)
 {
     for (int i = 0; i < once->n; i++)
-        if (once->node[i].word == ONCE_SAID && once_is_later(record, &once->node[i].record))
+        if (once->node[i].word == ONCE_SAID && (once->node[i].record.at_us != record->at_us ||
+                                                once_is_later(record, &once->node[i].record)))
             return true;
     return false;
 }

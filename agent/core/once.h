@@ -2,12 +2,16 @@
  *
  * A record says when the job last started. Whoever is about to run it holds the lock, and
  *  1. asks all nodes. Each notes the asker's fence and turn, and from then on takes no write of an earlier one;
- *  2. needs q answers of nodes that may vote, and believes the latest record that any node has;
- *  3. leaves it at that if that start was less than nine tenths of the period ago;
+ *  2. needs q answers of nodes that may vote. A start that any of them has stands, unless q nodes have a later record;
+ *  3. leaves it at that if a start that stands was less than nine tenths of the period ago;
  *  4. else writes the time, and starts the job once q nodes that may vote have taken it.
  * (!) Of two that ask, a node of both majorities has the earlier one's record when the later one asks, or refuses it
  * afterwards: so only one of them starts the job, whatever becomes of the lock between. A record that is on fewer nodes
  * counts: its writer may have started the job.
+ *
+ * (!) One node that lies, or has a poisoned record, neither stops the job for good nor hides a run. What lies more than a
+ * minute ahead of the nodes' clocks is doubted, unless q nodes show it: such a node counts as silent. It has no vote, so a
+ * start is still in every majority that decides.
  */
 #ifndef HOLDFAST_AGENT_CORE_ONCE_H
 #define HOLDFAST_AGENT_CORE_ONCE_H
@@ -50,10 +54,11 @@ enum once_word { ONCE_AWAITED, ONCE_SILENT, ONCE_SAID, ONCE_REFUSED };
 struct once {
     int n, q;
     struct twins twins; /* the caller fills it in: which nodes are one server */
+    int64_t limit_us;   /* beyond it one node alone is not believed */
     struct {
         enum once_word word;
         bool votes;
-        struct once_record record;
+        struct once_record record; /* REFUSED: `seen` only */
     } node[HF_NODES_MAX];
 };
 
@@ -71,24 +76,28 @@ int64_t once_turn(unsigned handoffs, hf_dur held, int64_t last);
  * of theirs that writes has that number. */
 int64_t once_turn_to_forget(int64_t seen_turn);
 /* All are awaited; `once_silent()` for those that are not asked. */
-void once_begin(struct once *once, int n, int q);
+void once_begin(struct once *once, int n, int q, int64_t now_us);
 void once_silent(struct once *once, int node);
-/* It refused: it knows a later fence. */
-void once_refused(struct once *once, int node);
+/* It refused: it knows this later fence. */
+void once_refused(struct once *once, int node, uint64_t seen);
 /* The record that it had before it took the order. */
 void once_said(struct once *once, int node, bool votes, const struct once_record *record);
 /* (!) Not before every node that was asked has answered, or had the time: one of them may be the only one that remembers. */
 enum once_outcome once_decide(const struct once *once);
 /* Whether it counts instead of the other one. */
 bool once_is_later(const struct once_record *a, const struct once_record *b);
-/* The latest who asked, of whom any node knows: only `seen` and `seen_turn`. */
+/* Whether what the node says counts for nothing: it lies too far ahead. */
+bool once_doubts(const struct once *once, int node);
+/* The latest who asked, of whom a node knows that is believed: only `seen` and `seen_turn`. */
 struct once_record once_seen(const struct once *once);
-/* The latest that a node has. */
-struct once_record once_latest(const struct once *once);
+/* The node that has the start that counts, one of this period before others; -1: there is none. */
+int once_standing(const struct once *once, int64_t now_us, hf_dur period);
+/* That node's record; all 0 for -1. */
+struct once_record once_record_of(const struct once *once, int node);
 /* (!) Whether this very asker wrote the record, and was never answered. The fence does not tell: all holders of a token that is
  * handed over have it, and each process counts its requests from 1. */
 bool once_is_of(const struct once_record *record, uint64_t fence, int64_t asker);
-/* Whether a node that answered has another one; in quarantine, too, for it will vote. */
+/* Whether a node that answered has another start, or an earlier record of it; in quarantine, too, for it will vote. */
 bool once_differs(const struct once *once, const struct once_record *record);
 /* Whether a start at that time is of this period. A start in the future is, for up to a period: clocks were set back. */
 bool once_is_done(int64_t at_us, int64_t now_us, hf_dur period);

@@ -202,6 +202,16 @@ static void do_once(void)
         ok("before=%" PRId64, before);
 }
 
+static void do_once_back(void)
+{
+    int status = hf_once_take_back(lease_of(2), number(1, 0), number(3, 0));
+
+    if (status < 0)
+        err(status);
+    else
+        ok("taken_back=1");
+}
+
 static void do_try(void)
 {
     hf_lease *lease = NULL;
@@ -651,6 +661,8 @@ static bool command(void)
         do_acquire();
     else if (is("try"))
         do_try();
+    else if (is("once-back"))
+        do_once_back();
     else if (is("once"))
         do_once();
     else if (is("many"))

@@ -100,13 +100,13 @@ void nodes_explain_round(HF_UNUSED const struct nodes *n, HF_UNUSED uint32_t err
     snprintf(ret_text, size, "too few nodes");
 }
 
-void nodes_doubt_fence(HF_UNUSED struct nodes *n, HF_UNUSED int node, HF_UNUSED const void *key,
-                       HF_UNUSED size_t key_len)
+void nodes_doubt(HF_UNUSED struct nodes *n, HF_UNUSED int node, HF_UNUSED enum node_doubt what,
+                 HF_UNUSED const void *key, HF_UNUSED size_t key_len)
 {
 }
 
-void nodes_accept_fence(HF_UNUSED struct nodes *n, HF_UNUSED int node, HF_UNUSED const void *key,
-                        HF_UNUSED size_t key_len)
+void nodes_believe(HF_UNUSED struct nodes *n, HF_UNUSED int node, HF_UNUSED enum node_doubt what,
+                   HF_UNUSED const void *key, HF_UNUSED size_t key_len)
 {
 }
 

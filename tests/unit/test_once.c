@@ -3,18 +3,26 @@
 
 #include "agent/core/once.h"
 
-#define HOUR_US INT64_C(3600000000)
-#define NOW_US  (INT64_C(1700000000) * 1000000)
+#define HOUR_US   INT64_C(3600000000)
+#define MINUTE_US INT64_C(60000000)
+#define NOW_US    (INT64_C(1700000000) * 1000000)
 
 static const struct once_record never = {0}, earlier = {.fence = 7, .turn = 1, .at_us = 100},
                                 later = {.fence = 8, .turn = 1, .at_us = 50};
+
+static const hf_dur hour = {INT64_C(3600) * HF_NS_PER_SEC};
 
 static struct once three_nodes(void)
 {
     struct once once;
 
-    once_begin(&once, 3, 2);
+    once_begin(&once, 3, 2, NOW_US);
     return once;
+}
+
+static struct once_record standing(const struct once *once)
+{
+    return once_record_of(once, once_standing(once, NOW_US, hour));
 }
 
 static void every_node_is_waited_for(void **state)
@@ -39,27 +47,102 @@ static void a_node_that_may_not_vote_tells_and_does_not_count(void **state)
     once_said(&once, 1, false, &later);
     once_silent(&once, 2);
     assert_int_equal(once_decide(&once), ONCE_FEW);
-    assert_int_equal(once_latest(&once).at_us, later.at_us);
+    assert_int_equal(standing(&once).at_us, later.at_us);
 }
 
-static void the_latest_by_fence_counts(void **state)
+static void a_start_counts_unless_a_majority_has_a_later_record(void **state)
 {
     struct once once = three_nodes();
-    struct once_record back = {.fence = 8, .turn = 2, .at_us = 10};
+    struct once_record back = {.fence = 8, .turn = 2, .at_us = 10}, none = {.fence = 9};
 
     (void)state;
     once_said(&once, 0, true, &later);
-    once_said(&once, 1, true, &earlier);
+    once_said(&once, 1, true, &never);
+    once_said(&once, 2, true, &back);
+    /* (!) One node may have made up that it was taken back, or that a later asker ran nothing. */
+    assert_int_equal(standing(&once).at_us, later.at_us);
+    once_said(&once, 2, true, &none);
+    assert_int_equal(standing(&once).at_us, later.at_us);
+    once_said(&once, 1, true, &back);
+    assert_int_equal(standing(&once).at_us, back.at_us);
+    once_said(&once, 1, true, &none);
+    assert_int_equal(once_standing(&once, NOW_US, hour), -1);
+    /* One of this period, and not the latest: clocks were set back. */
+    once_said(&once, 0, true, &(struct once_record){.fence = 7, .at_us = NOW_US});
+    once_said(&once, 1, true, &(struct once_record){.fence = 8, .at_us = NOW_US + 2 * HOUR_US});
+    once_said(&once, 2, true, &(struct once_record){.fence = 8, .at_us = NOW_US + 2 * HOUR_US});
+    assert_int_equal(standing(&once).at_us, NOW_US + 2 * HOUR_US);
     once_said(&once, 2, true, &never);
-    assert_int_equal(once_latest(&once).at_us, later.at_us);
-    assert_true(once_differs(&once, &later));
-    once_said(&once, 1, true, &back); /* what was taken back comes behind what was written */
-    assert_int_equal(once_latest(&once).at_us, back.at_us);
+    once_said(&once, 1, true, &(struct once_record){.fence = 8, .at_us = 1});
+    assert_int_equal(standing(&once).at_us, NOW_US);
+}
+
+static void who_has_another_start_is_told(void **state)
+{
+    struct once once = three_nodes();
+
+    (void)state;
     for (int i = 0; i < 3; i++)
         once_said(&once, i, true, &later);
     assert_false(once_differs(&once, &later));
     once_said(&once, 1, false, &never); /* in quarantine: it will vote */
     assert_true(once_differs(&once, &later));
+    once_said(&once, 1, true, &(struct once_record){.fence = 9});
+    assert_true(once_differs(&once, &later));
+}
+
+static void a_start_far_ahead_is_doubted_unless_a_majority_shows_it(void **state)
+{
+    struct once once = three_nodes();
+    struct once_record ahead = {.fence = 8, .at_us = NOW_US + MINUTE_US + 1},
+                       near = {.fence = 8, .at_us = NOW_US + MINUTE_US};
+
+    (void)state;
+    once_said(&once, 0, true, &earlier);
+    once_said(&once, 1, true, &never);
+    once_said(&once, 2, true, &near);
+    assert_int_equal(standing(&once).at_us, near.at_us);
+    once_said(&once, 2, true, &ahead);
+    assert_true(once_doubts(&once, 2));
+    assert_int_equal(standing(&once).at_us, earlier.at_us);
+    assert_true(once_differs(&once, &earlier));
+    assert_int_equal(once_decide(&once), ONCE_ENOUGH);
+    /* (!) It has no vote: else a start that is on it and on the silent one is in no majority. */
+    once_begin(&once, 3, 2, NOW_US);
+    once_said(&once, 0, true, &never);
+    once_silent(&once, 1);
+    once_said(&once, 2, true, &ahead);
+    assert_int_equal(once_decide(&once), ONCE_FEW);
+    once_said(&once, 1, true, &ahead);
+    assert_false(once_doubts(&once, 2));
+    assert_int_equal(standing(&once).at_us, ahead.at_us);
+}
+
+static void an_asker_far_ahead_is_doubted_unless_a_majority_shows_it(void **state)
+{
+    struct once once = three_nodes();
+    const uint64_t far = (uint64_t)(NOW_US + MINUTE_US + 1);
+
+    (void)state;
+    once_refused(&once, 2, far);
+    assert_int_equal(once_decide(&once), ONCE_OPEN);
+    once_said(&once, 0, true, &never);
+    once_said(&once, 1, true, &(struct once_record){.seen = 7, .seen_turn = 1});
+    assert_true(once_doubts(&once, 2));
+    assert_int_equal(once_decide(&once), ONCE_ENOUGH);
+    once_said(&once, 2, true, &(struct once_record){.seen = far, .seen_turn = 9});
+    assert_int_equal(once_seen(&once).seen, 7);
+    once_refused(&once, 2, far - 1);
+    assert_int_equal(once_decide(&once), ONCE_LATE);
+    once_refused(&once, 2, far);
+    once_refused(&once, 1, far);
+    assert_int_equal(once_decide(&once), ONCE_LATE);
+    once_silent(&once, 1);
+    once_begin(&once, 3, 2, NOW_US);
+    once_said(&once, 0, true, &never);
+    once_silent(&once, 1);
+    once_refused(&once, 2, far);
+    assert_int_equal(once_decide(&once), ONCE_FEW);
 }
 
 static void one_refusal_is_enough(void **state)
@@ -69,7 +152,7 @@ static void one_refusal_is_enough(void **state)
     (void)state;
     once_said(&once, 0, true, &never);
     once_said(&once, 1, true, &never);
-    once_refused(&once, 2);
+    once_refused(&once, 2, 9);
     assert_int_equal(once_decide(&once), ONCE_LATE);
 }
 
@@ -166,7 +249,7 @@ static void the_latest_who_asked_is_of_any_node(void **state)
     once_said(&once, 0, true, &later);
     once_said(&once, 1, true, &ended);
     once_said(&once, 2, true, &earlier);
-    assert_int_equal(once_latest(&once).ended, 1);
+    assert_int_equal(standing(&once).ended, 1);
 }
 
 int main(void)
@@ -174,7 +257,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_node_is_waited_for),
         cmocka_unit_test(a_node_that_may_not_vote_tells_and_does_not_count),
-        cmocka_unit_test(the_latest_by_fence_counts),
+        cmocka_unit_test(a_start_counts_unless_a_majority_has_a_later_record),
+        cmocka_unit_test(who_has_another_start_is_told),
+        cmocka_unit_test(a_start_far_ahead_is_doubted_unless_a_majority_shows_it),
+        cmocka_unit_test(an_asker_far_ahead_is_doubted_unless_a_majority_shows_it),
         cmocka_unit_test(one_refusal_is_enough),
         cmocka_unit_test(late_words_change_nothing),
         cmocka_unit_test(an_asker_is_known_by_its_number),

@@ -95,27 +95,42 @@ static void look_at_state(struct doctor *doctor, const struct hf_node_row *row, 
     }
 }
 
-/* Agents tell only of a record that no majority shares, so fences do not fall when it goes. Where the key does not fit into
- * the row it is not whole. */
-static void look_at_fence(struct doctor *doctor, const struct hf_node_row *row, const char *id)
+struct ahead {
+    const char *says, *check, *prefix, *what, *loss;
+};
+
+/* Agents tell only of a record that no majority shares, so neither fences fall nor a run is forgotten when it goes. Where the
+ * key does not fit into the row it is not whole. */
+static void look_at_ahead(struct doctor *doctor, const struct hf_node_row *row, const char *id,
+                          const struct ahead *ahead)
 {
-    const char *key = row->error + strlen(HF_NODE_FENCE_AHEAD);
+    const char *key = row->error + strlen(ahead->says);
     bool whole = strlen(row->error) < sizeof(row->error) - 1;
     char escaped[4 * sizeof(row->error)], remedy[sizeof(escaped) + 160];
 
-    if (row->state != HF_NODE_UP ||
-        strncmp(row->error, HF_NODE_FENCE_AHEAD, strlen(HF_NODE_FENCE_AHEAD)) != 0)
+    if (row->state != HF_NODE_UP || strncmp(row->error, ahead->says, strlen(ahead->says)) != 0)
         return;
     text_escape_ascii_str(escaped, sizeof(escaped), key);
     snprintf(remedy, sizeof(remedy),
-             "on that server: DEL \"holdfast:fence:%s%s\"; if it comes again, that server lies: "
+             "on that server: DEL \"%s%s%s\"; if it comes again, that server lies: "
              "holdfast fleet move",
-             escaped, whole ? "" : "...");
-    doctor_report(
-        doctor, FINDING_WARN, "node.fence", remedy,
-        "%s has a fence for %s that agents do not believe, far ahead of the nodes' clocks: "
-        "%s gives no votes for that lock",
-        id, escaped, id);
+             ahead->prefix, escaped, whole ? "" : "...");
+    doctor_report(doctor, FINDING_WARN, ahead->check, remedy,
+                  "%s has %s %s that agents do not believe, far ahead of the nodes' clocks: "
+                  "%s %s",
+                  id, ahead->what, escaped, id, ahead->loss);
+}
+
+static void look_at_records(struct doctor *doctor, const struct hf_node_row *row, const char *id)
+{
+    static const struct ahead fence = {HF_NODE_FENCE_AHEAD, "node.fence",
+                                       "holdfast:fence:", "a fence for",
+                                       "gives no votes for that lock"};
+    static const struct ahead once = {HF_NODE_ONCE_AHEAD, "node.once", "holdfast:once:", "a run of",
+                                      "has no vote on when that job ran"};
+
+    look_at_ahead(doctor, row, id, &fence);
+    look_at_ahead(doctor, row, id, &once);
 }
 
 static void look_at_clock(struct doctor *doctor, const struct hf_node_row *row, const char *id)
@@ -198,7 +213,7 @@ void doctor_nodes_look(struct doctor *doctor, const struct reader *reader)
         look_at_state(doctor, &rows[i], id);
         look_at_notices(doctor, &rows[i], id);
         look_at_clock(doctor, &rows[i], id);
-        look_at_fence(doctor, &rows[i], id);
+        look_at_records(doctor, &rows[i], id);
         look_at_distance(doctor, &rows[i], id, reader->table.header->ttl_ms);
         look_for_twins(doctor, rows, i);
     }

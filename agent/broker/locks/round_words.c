@@ -116,7 +116,7 @@ void round_note_fence(const struct round *round, int node, const struct link_rep
     if (reply->outcome != LINK_ANSWERED)
         return;
     if (reply->verdict == VERDICT_LOW && ballot_doubts(&round->ballot, node, reply->fence))
-        nodes_doubt_fence(nodes, node, round->key, round->key_len);
+        nodes_doubt(nodes, node, DOUBT_FENCE, round->key, round->key_len);
     else if (reply->verdict == VERDICT_OK)
-        nodes_accept_fence(nodes, node, round->key, round->key_len);
+        nodes_believe(nodes, node, DOUBT_FENCE, round->key, round->key_len);
 }

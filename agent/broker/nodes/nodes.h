@@ -84,7 +84,7 @@ struct nodes {
     int n, q;
     struct loop_timer review;
     struct log_limit writes; /* of lines about nodes that refuse them */
-    struct log_limit fences; /* ... that show fences beyond belief */
+    struct log_limit doubts; /* ... that show what is not believed */
     struct fleet fleet_view;
     hf_time fleet_asked;            /* while no record is known */
     struct fleet_shown fleet_shown; /* as last shown */
@@ -123,11 +123,12 @@ unsigned nodes_on_reply(struct nodes *nodes, int node,
 /* The answer to an acquire, a raise or the making of a sentinel; `written`: it was carried out. */
 void nodes_on_write(struct nodes *nodes, int node, const struct link_reply *reply,
                     bool written) IN_BROKER_THREAD;
-/* The node shows a fence for this key that is not believed, or has accepted one. */
-void nodes_doubt_fence(struct nodes *nodes, int node, const void *key,
-                       size_t key_len) IN_BROKER_THREAD;
-void nodes_accept_fence(struct nodes *nodes, int node, const void *key,
-                        size_t key_len) IN_BROKER_THREAD;
+/* The node shows something for this key that is not believed, or does not any more. */
+enum node_doubt { DOUBT_FENCE, DOUBT_ONCE };
+void nodes_doubt(struct nodes *nodes, int node, enum node_doubt what, const void *key,
+                 size_t key_len) IN_BROKER_THREAD;
+void nodes_believe(struct nodes *nodes, int node, enum node_doubt what, const void *key,
+                   size_t key_len) IN_BROKER_THREAD;
 /* Logs, records and passes on what a reply or a connection showed: TRUST_* bits. */
 void nodes_note(struct nodes *nodes, int node, unsigned events, hf_time now) IN_BROKER_THREAD;
 /* Tells the renewal thread of these events, and of the nonce that this thread knows. */

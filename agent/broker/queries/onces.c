@@ -23,6 +23,14 @@ struct order {
     struct once once;
 };
 
+/* A run that a lease took, for as long as the lease lives. Few leases have one, so no lease has room for it. */
+struct once_take {
+    LIST_ENTRY(once_take) of_bucket;
+    uint32_t slot, generation;
+    int64_t asker;
+    int64_t before_us; /* the start that counts again when it is taken back; 0 none */
+};
+
 struct inquiry {
     LIST_ENTRY(inquiry) all;
     LIST_ENTRY(inquiry) of_session;
@@ -38,9 +46,9 @@ struct inquiry {
     bool forgets;              /* the last run counts no more */
     bool told;                 /* by an operator, or only asked: it is about no lease */
     int64_t at_us, ended;      /* to be written */
-    struct once_record before; /* the latest record that was found */
+    struct once_record before; /* the start that was found */
     struct hf_wire_holder by;  /* who wrote it; of a run of this host: who runs it */
-    struct once_record best;   /* of which `by` is */
+    struct hf_wire_holder said_by[HF_NODES_MAX]; /* who wrote that node's */
     uint32_t slot, generation;
     struct order orders[ONCE_STEPS];
     int calls; /* without a final answer */
@@ -73,6 +81,52 @@ static void answer(struct inquiry *i, int status, const char *text) IN_BROKER_TH
     LIST_REMOVE(i, of_session);
     snprintf(e.text, sizeof(e.text), "%s", text);
     session_answer(s, &e);
+}
+
+static struct once_take_list *takes_of(struct queries *queries, uint32_t slot)
+{
+    return &queries->once_takes[slot % HF_LENGTH(queries->once_takes)];
+}
+
+static void take_free(struct once_take *take)
+{
+    LIST_REMOVE(take, of_bucket);
+    free(take);
+}
+
+/* NULL: this agent knows of no run that this very lease took. Those of leases that are over go. */
+static struct once_take *take_find(struct queries *queries, uint32_t slot,
+                                   uint32_t generation) IN_BROKER_THREAD
+{
+    struct once_take *take, *next, *found = NULL;
+
+    for (take = LIST_FIRST(takes_of(queries, slot)); take; take = next) {
+        next = LIST_NEXT(take, of_bucket);
+        if (!resources_lease(queries->locks, take->slot, take->generation))
+            take_free(take);
+        else if (take->slot == slot && take->generation == generation)
+            found = take;
+    }
+    return found;
+}
+
+/* Without memory the run cannot be taken back: it counts. */
+static void take_note(struct inquiry *i) IN_BROKER_THREAD
+{
+    struct once_take *take = take_find(i->queries, i->slot, i->generation);
+
+    if (!take) {
+        take = calloc(1, sizeof(*take));
+        if (!take)
+            return;
+        take->slot = i->slot;
+        take->generation = i->generation;
+        LIST_INSERT_HEAD(takes_of(i->queries, i->slot), take, of_bucket);
+    } else if (take->asker == i->asker) { /* the request came again: what it finds is its own */
+        i->before.at_us = take->before_us;
+    }
+    take->asker = i->asker;
+    take->before_us = i->before.at_us;
 }
 
 static bool send_to(struct inquiry *i, int node, struct order *order) IN_BROKER_THREAD
@@ -108,13 +162,21 @@ static bool send_to(struct inquiry *i, int node, struct order *order) IN_BROKER_
     return link_once(nodes->links[node], &sent, deadline, on_reply, order) == HF_OK;
 }
 
+static int64_t now_us(const struct inquiry *i) IN_BROKER_THREAD
+{
+    hf_nodetime median = {clock_wall().ms * 1000};
+
+    (void)nodes_time(i->queries->nodes, clock_now(), &median);
+    return median.us;
+}
+
 static void send_all(struct inquiry *i, enum once_step step) IN_BROKER_THREAD
 {
     struct order *order = &i->orders[step];
 
     i->step = step;
     order->inquiry = i;
-    once_begin(&order->once, i->queries->n, i->queries->q);
+    once_begin(&order->once, i->queries->n, i->queries->q, now_us(i));
     servers_twins(&i->queries->nodes->servers, NULL, i->queries->n, &order->once.twins);
     for (int node = 0; node < i->queries->n; node++) {
         if (send_to(i, node, order)) {
@@ -124,14 +186,6 @@ static void send_all(struct inquiry *i, enum once_step step) IN_BROKER_THREAD
             once_silent(&order->once, node);
         }
     }
-}
-
-static int64_t now_us(const struct inquiry *i) IN_BROKER_THREAD
-{
-    hf_nodetime median = {clock_wall().ms * 1000};
-
-    (void)nodes_time(i->queries->nodes, clock_now(), &median);
-    return median.us;
 }
 
 static void too_few(struct inquiry *i) IN_BROKER_THREAD
@@ -175,13 +229,22 @@ static void is_ours(struct inquiry *i) IN_BROKER_THREAD
     }
 }
 
+static void find(struct inquiry *i, const struct once *once, int64_t now) IN_BROKER_THREAD
+{
+    int node = once_standing(once, now, i->period);
+
+    i->before = once_record_of(once, node);
+    if (node >= 0)
+        i->by = i->said_by[node];
+}
+
 static void looked(struct inquiry *i) IN_BROKER_THREAD
 {
     const struct once *once = &i->orders[ONCE_LOOK].once;
     int64_t now = now_us(i);
     bool ours;
 
-    i->before = once_latest(once);
+    find(i, once, now);
     /* Then its request came again after a reconnect. */
     ours = once_is_of(&i->before, fence_node_part(i->fence), i->asker);
     if (!ours && once_is_done(i->before.at_us, now, i->period)) {
@@ -197,6 +260,7 @@ static void looked(struct inquiry *i) IN_BROKER_THREAD
         is_ours(i);
         if (ours)
             i->before.at_us = 0;
+        take_note(i);
     }
     send_all(i, ONCE_WRITE);
 }
@@ -220,7 +284,7 @@ static void peeked(struct inquiry *i, bool few) IN_BROKER_THREAD
     const struct once *once = &i->orders[ONCE_PEEK].once;
     struct once_record seen = once_seen(once);
 
-    i->before = once_latest(once);
+    find(i, once, now_us(i));
     if (few) {
         too_few(i);
     } else if (i->before.at_us == 0) {
@@ -235,6 +299,18 @@ static void peeked(struct inquiry *i, bool few) IN_BROKER_THREAD
     }
 }
 
+static void tell_of_doubts(struct inquiry *i) IN_BROKER_THREAD
+{
+    const struct once *once = &i->orders[i->step].once;
+    struct nodes *nodes = i->queries->nodes;
+
+    for (int node = 0; node < once->n; node++)
+        if (once_doubts(once, node))
+            nodes_doubt(nodes, node, DOUBT_ONCE, i->key, i->key_len);
+        else if (once->node[node].word == ONCE_SAID)
+            nodes_believe(nodes, node, DOUBT_ONCE, i->key, i->key_len);
+}
+
 static void review(struct inquiry *i) IN_BROKER_THREAD
 {
     enum once_outcome outcome = once_decide(&i->orders[i->step].once);
@@ -242,6 +318,7 @@ static void review(struct inquiry *i) IN_BROKER_THREAD
 
     if (outcome == ONCE_OPEN || i->mends || !i->session)
         return;
+    tell_of_doubts(i);
     if (i->step == ONCE_PEEK)
         peeked(i, few);
     else if (outcome == ONCE_LATE && i->told)
@@ -269,15 +346,6 @@ static void review_all(struct inquiry *i) IN_BROKER_THREAD
     } while (i->step != step);
 }
 
-/* Who ran it, as the node with the latest record says. */
-static void note_by(struct inquiry *i, const struct link_reply *reply) IN_BROKER_THREAD
-{
-    if ((i->step != ONCE_LOOK && i->step != ONCE_PEEK) || !once_is_later(&reply->once, &i->best))
-        return;
-    i->best = reply->once;
-    i->by = reply->holder;
-}
-
 static void on_reply(struct link *link, const struct link_reply *reply, void *arg)
 {
     struct order *order = arg;
@@ -288,15 +356,15 @@ static void on_reply(struct link *link, const struct link_reply *reply, void *ar
 
     is_broker_thread();
     nodes_on_reply(nodes, node, reply);
-    if (answered && reply->verdict == VERDICT_OK && !reply->late && order == &i->orders[i->step])
-        note_by(i, reply);
-    if (answered && reply->verdict == VERDICT_OK && !reply->late)
+    if (answered && reply->verdict == VERDICT_OK && !reply->late) {
+        i->said_by[node] = reply->holder;
         /* (!) A node that may have forgotten has no vote: that it knows of no run proves nothing. */
         once_said(&order->once, node, nodes_may_vote(nodes, node, clock_now()), &reply->once);
-    else if (answered && reply->verdict == VERDICT_LOW)
-        once_refused(&order->once, node);
-    else
+    } else if (answered && reply->verdict == VERDICT_LOW) {
+        once_refused(&order->once, node, reply->fence);
+    } else {
         once_silent(&order->once, node);
+    }
     i->calls -= reply->final;
     if (order == &i->orders[i->step])
         review_all(i);
@@ -365,10 +433,11 @@ static void ask_of_name(struct queries *queries, struct session *s,
     begin(i, ONCE_PEEK);
 }
 
-static enum once_step step_of(struct inquiry *i, const struct hf_request_entry *q)
+static enum once_step step_of(struct inquiry *i, const struct hf_request_entry *q,
+                              const struct once_take *take)
 {
     if (q->flags & HF_REQ_TAKE_BACK) {
-        i->at_us = (int64_t)q->target;
+        i->at_us = take->before_us;
         return ONCE_TAKE_BACK;
     }
     if (q->flags & HF_REQ_ENDED) {
@@ -383,6 +452,7 @@ void onces_ask(struct queries *queries, struct session *s, const struct hf_reque
 {
     struct locks *locks = queries->locks;
     const struct lease *lease = resources_lease(locks, q->slot, q->generation);
+    const struct once_take *take;
     struct inquiry *i;
 
     if (queries->going) {
@@ -401,6 +471,12 @@ void onces_ask(struct queries *queries, struct session *s, const struct hf_reque
         refuse(s, q, HF_EINVAL, "give a period above 0");
         return;
     }
+    take = take_find(queries, q->slot, q->generation);
+    /* (!) By our memory and not by its word: who may take a name may not have others' runs forgotten. */
+    if (q->flags & HF_REQ_TAKE_BACK && !take) {
+        refuse(s, q, HF_ENOTHELD, "this agent knows of no run that began under this lease");
+        return;
+    }
     i = inquiry_new(queries, s, q);
     if (!i)
         return;
@@ -412,7 +488,7 @@ void onces_ask(struct queries *queries, struct session *s, const struct hf_reque
         fence_handoffs(lease->fence), hf_time_since(clock_now(), lease->since), queries->once_turn);
     i->key_len = lease->key_len;
     memcpy(i->key, lease_key(lease), lease->key_len);
-    begin(i, step_of(i, q));
+    begin(i, step_of(i, q, take));
 }
 
 void onces_drop_session(struct session *s)
@@ -439,4 +515,7 @@ void onces_destroy(struct queries *queries)
 
     while ((i = LIST_FIRST(&queries->inquiries)))
         inquiry_free(i);
+    for (size_t k = 0; k < HF_LENGTH(queries->once_takes); k++)
+        while (!LIST_EMPTY(&queries->once_takes[k]))
+            take_free(LIST_FIRST(&queries->once_takes[k]));
 }
