@@ -334,7 +334,9 @@ HF_EXPORT void hf_op_cancel(hf_op *op);
  * other failure. An agent that starts again is waited for, up to five seconds. HF_ELOST: the lock is not held any more. HF_EVERSION:
  * the agent is older than this call. */
 HF_EXPORT int hf_once(hf_lease *lease, int64_t period_ms, int64_t *ret_before);
-/* The job failed, and is to run again in this period: what hf_once() wrote is taken back, while the lock is held. */
+/* The job failed, and is to run again in this period: what hf_once() wrote is taken back, while the lock is held. The agent
+ * itself remembers which start stood before, so `before` is not used. HF_ENOTHELD: the agent knows of no run that began under
+ * this lease (it has started again since); the run counts. */
 HF_EXPORT int hf_once_take_back(hf_lease *lease, int64_t period_ms, int64_t before);
 
 /* The last run that counts, on any host, for people. */
