@@ -307,7 +307,8 @@ static void tell_of_doubts(struct inquiry *i) IN_BROKER_THREAD
     for (int node = 0; node < once->n; node++)
         if (once_doubts(once, node))
             nodes_doubt(nodes, node, DOUBT_ONCE, i->key, i->key_len);
-        else if (once->node[node].word == ONCE_SAID)
+        else if (once->node[node].word == ONCE_SAID &&
+                 i->step != ONCE_PEEK) /* which takes any asker */
             nodes_believe(nodes, node, DOUBT_ONCE, i->key, i->key_len);
 }
 
