@@ -67,6 +67,9 @@ static void a_start_counts_unless_a_majority_has_a_later_record(void **state)
     assert_int_equal(standing(&once).at_us, back.at_us);
     once_said(&once, 1, true, &none);
     assert_int_equal(once_standing(&once, NOW_US, hour), -1);
+    twins_pair(&once.twins, 1, 2); /* one server is no majority */
+    assert_int_equal(standing(&once).at_us, later.at_us);
+    once.twins = (struct twins){0};
     /* One of this period, and not the latest: clocks were set back. */
     once_said(&once, 0, true, &(struct once_record){.fence = 7, .at_us = NOW_US});
     once_said(&once, 1, true, &(struct once_record){.fence = 8, .at_us = NOW_US + 2 * HOUR_US});
