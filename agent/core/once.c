@@ -111,7 +111,7 @@ enum once_outcome once_decide(const struct once *once)
     return twins_count(&once->twins, votes) >= once->q ? ONCE_ENOUGH : ONCE_FEW;
 }
 
-bool once_is_later(const struct once_record *a, const struct once_record *b)
+static bool is_later(const struct once_record *a, const struct once_record *b)
 {
     return a->fence != b->fence ? a->fence > b->fence : a->turn > b->turn;
 }
@@ -140,7 +140,7 @@ static bool stands(const struct once *once, int node)
     if (!is_heard(once, node) || record->at_us == 0)
         return false;
     for (int i = 0; i < once->n; i++)
-        if (is_heard(once, i) && once_is_later(&once->node[i].record, record))
+        if (is_heard(once, i) && is_later(&once->node[i].record, record))
             later |= UINT32_C(1) << i;
     return twins_count(&once->twins, later) < once->q;
 }
@@ -152,7 +152,7 @@ static bool counts_before(const struct once_record *a, const struct once_record 
 
     if (a_done != once_is_done(b->at_us, now_us, period))
         return a_done;
-    return a->at_us != b->at_us ? a->at_us > b->at_us : once_is_later(a, b);
+    return a->at_us != b->at_us ? a->at_us > b->at_us : is_later(a, b);
 }
 
 int once_standing(const struct once *once, int64_t now_us, hf_dur period)
@@ -176,7 +176,7 @@ struct once_record once_record_of(const struct once *once, int node)
     for (int i = 0; i < once->n && !record.ended; i++) { /* not every node was told */
         const struct once_record *other = &once->node[i].record;
 
-        if (is_heard(once, i) && !once_is_later(&record, other) && !once_is_later(other, &record))
+        if (is_heard(once, i) && !is_later(&record, other) && !is_later(other, &record))
             record.ended = other->ended;
     }
     return record;
@@ -191,7 +191,7 @@ bool once_differs(const struct once *once, const struct once_record *record)
 {
     for (int i = 0; i < once->n; i++)
         if (once->node[i].word == ONCE_SAID && (once->node[i].record.at_us != record->at_us ||
-                                                once_is_later(record, &once->node[i].record)))
+                                                is_later(record, &once->node[i].record)))
             return true;
     return false;
 }

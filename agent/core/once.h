@@ -84,8 +84,6 @@ void once_refused(struct once *once, int node, uint64_t seen);
 void once_said(struct once *once, int node, bool votes, const struct once_record *record);
 /* (!) Not before every node that was asked has answered, or had the time: one of them may be the only one that remembers. */
 enum once_outcome once_decide(const struct once *once);
-/* Whether it counts instead of the other one. */
-bool once_is_later(const struct once_record *a, const struct once_record *b);
 /* Whether what the node says counts for nothing: it lies too far ahead. */
 bool once_doubts(const struct once *once, int node);
 /* The latest who asked, of whom a node knows that is believed: only `seen` and `seen_turn`. */
