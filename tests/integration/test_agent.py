@@ -87,7 +87,7 @@ def dev_killed(run):
 
 @scenario("a signal that kills the agent of --dev: the private nodes and their files go with it, and the program ends by that signal")
 def dev_agent_killed(run):
-    for number, target in ((signal.SIGKILL, "agent"), (signal.SIGUSR1, "wrapper")):
+    for number, target in ((signal.SIGKILL, "agent"), (signal.SIGQUIT, "wrapper")):
         agent = run.dev_agent()
         nodes = private_nodes(run, agent)
         os.kill(agent.agent_pid if target == "agent" else agent.pid, number)

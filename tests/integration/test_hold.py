@@ -333,8 +333,8 @@ def unanswered_release(run):
     watcher.look()
     hold.process.signal(signal.SIGTERM)
     events = assert_lost_in_time(run, hold, watcher, 0.1)
-    assert events == [{"event": "released"}] and "not released" in hold.process.err, (events, hold.process.err)
     assert hold.process.wait() == 0
+    assert events == [{"event": "released"}] and "not released" in hold.process.err, (events, hold.process.err)
     run.agents[0].sigcont()
 
 
