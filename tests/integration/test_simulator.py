@@ -18,14 +18,14 @@ SEED = os.environ.get("HOLDFAST_SEED", "1")
 JOBS = os.cpu_count() or 2
 
 
-def simulate(*arguments):
+def simulate(*arguments, code=0):
     """The report's lines; a violation, named with its seed, is a failure."""
     if SANITIZE == "thread":
         skip("the simulator has one thread")
     done = subprocess.run([SIM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     report = done.stdout
     print("\n".join("# " + line for line in report.splitlines()), flush=True)
-    assert done.returncode == 0, f"{SIM.name} {' '.join(arguments)} ended with {done.returncode}"
+    assert done.returncode == code, f"{SIM.name} {' '.join(arguments)} ended with {done.returncode}"
     return report
 
 
@@ -33,6 +33,14 @@ def simulate(*arguments):
 def schedules(_run):
     few = ["--any"] if SANITIZE else []
     simulate("--schedules", str(SCHEDULES), "--seed", SEED, "--jobs", str(JOBS), *few)
+
+
+@scenario("a net that is too thin fails, and one whose widening leaves no room for a kind of fault does not", sanitizers=False)
+def thin(_run):
+    lies = ["--wide", "changes", "--every", "--lies", "--schedules", "500", "--jobs", str(JOBS)]
+    simulate(*lies)
+    report = simulate("--least", "160", "--wide", "none", "--every", "--schedules", "500", "--jobs", str(JOBS), code=2)
+    assert re.search(r"^too few schedules with: restart: [\d.]+ % of 500, wanted are 80.0 %$", report, re.M)
 
 
 @scenario("seeds that once failed do not fail")

@@ -659,13 +659,15 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("-k", metavar="PATTERN", default="", help="only scenarios whose title contains it")
     parser.add_argument("--list", action="store_true", help="print the titles")
-    parser.add_argument("--shard", metavar="I/N", default="0/1", help="every Nth scenario, from the Ith")
+    parser.add_argument("--shard", metavar="I/N", help="every Nth scenario, from the Ith")
     parser.add_argument("--only", choices=("timed", "sanitized"), help="only scenarios that run without, or with, a sanitizer")
     options = parser.parse_args()
     dispositions.restore()
-    shard, shards = (int(part) for part in options.shard.split("/"))
+    shard, shards = (int(part) for part in (options.shard or "0/1").split("/"))
     those = [row for row in SCENARIOS if not options.only or row[3] == (options.only == "sanitized")]
     chosen = [(i, row) for i, row in enumerate(those) if options.k in row[0] and i % shards == shard]
+    if not chosen and not options.shard:  # the runner, which has shards, sees that none of its programs ran any
+        parser.error(f"no scenario has {options.k!r} in its title; --list prints the titles")
     if options.list:
         print("\n".join(row[0] for _, row in chosen))
         return

@@ -433,6 +433,8 @@ def main():
         programs = [p for p in programs if not is_left_out(p, options.sanitize)]
     if options.role:
         programs = [p for p in programs if role_of(p) == options.role]
+    if options.only and not programs:
+        return matches_nothing(options)
     if options.list:
         print(*(f"{role_of(p)} {p.kind}: {p.name}" for p in programs), sep="\n")
         return 0
@@ -451,7 +453,17 @@ def main():
                                for word, test in program.outcomes)
                 out.writelines(f"again {options.build.name}: {program.kind}: {program.name}: {test}\n"
                                for test in only_the_second_time(program))
+    if options.only and not any(p.outcomes for p in programs):  # the text of a program has the pattern, and none of its tests
+        return matches_nothing(options)
     return 1 if any(word == "not ok" for p in programs for word, _ in p.outcomes) else 0
+
+
+def matches_nothing(options):
+    """No test ran, which must not look as if all had passed. The outcomes of none are there: tests/run adds up several builds."""
+    if options.results:
+        (options.results / f"{options.build.name}.outcome").write_text("")
+    print(f"runner.py: --only {options.only!r} matches no test, so none ran; --list prints the programs", file=sys.stderr)
+    return 2
 
 
 def narrow(programs, pattern):

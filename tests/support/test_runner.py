@@ -45,7 +45,7 @@ class Runner(unittest.TestCase):
         """Exit code, what it printed, and the lines of outcome, in order."""
         done = subprocess.run(
             [sys.executable, "-c", MAIN, self.root, "--build", self.root / "build", "--results", self.root / "results",
-             "--kind", "integration", *options], stdout=subprocess.PIPE, text=True, check=False,
+             "--kind", "integration", *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
             env={**os.environ, "PYTHONPATH": str(pathlib.Path(runner.__file__).parent), "PYTHONDONTWRITEBYTECODE": "1"})
         outcome = (self.root / "results/build.outcome").read_text().replace("build: integration: ", "")
         return done.returncode, done.stdout, sorted(outcome.splitlines())
@@ -157,6 +157,17 @@ class Runner(unittest.TestCase):
         self.assertEqual(self.run_it("--sanitize", "thread", "--only", "examples")[2], sanitized[2:])
         self.assertEqual(self.run_it("--timed")[2], ["ok a: --only timed", "ok examples: all"])
         self.assertEqual(self.run_it()[2], ["ok a: all", "ok b: all", "ok examples: all"])
+
+    def test_a_pattern_that_matches_nothing(self):
+        self.program("a", "'only b'; print('ok one') if '-k' not in sys.argv or 'one'.find(sys.argv[-1]) >= 0 else None")
+        for pattern, also in (("nobody", ()), ("only b", ()), ("nobody", ("--list",)), ("a", ("--role", "net"))):
+            with self.subTest(pattern, also=also):
+                (self.root / "results/build.outcome").write_text("")
+                code, said, outcome = self.run_it("--only", pattern, *also)
+                self.assertEqual((code, outcome), (2, []))
+                self.assertIn(f"--only {pattern!r} matches no", said)
+        for pattern in ("integration: a", "one"):
+            self.assertEqual(self.run_it("--only", pattern)[0::2], (0, ["ok a: one"]))
 
     def test_another_hiredis(self):
         for name in ("nodes", "a"):
