@@ -27,6 +27,7 @@
 #define WHY_SIZE 512
 
 static const struct life alive = {.verdict = LIFE_ALIVE};
+static const struct life dead = {.verdict = LIFE_DEAD};
 static char shm_name[HF_TABLE_NAME_MAX], agent_path[64];
 static int object = -1; /* open on what has that name */
 static uint8_t *image;  /* its mapping */
@@ -258,7 +259,7 @@ static void show_json(const struct reader *reader, const struct reader_filter *f
 
     json_begin(&out, stdout);
     show_lease_list_json(&out, reader, filter, &unreadable);
-    show_node_list_json(&out, reader, 4);
+    show_node_list_json(&out, reader, &alive, 4);
     waiting_read(&reader->table, &alive, "", 0, false, &waiting);
     show_waiter_json(&out, &waiting);
     waiting_free(&waiting);
@@ -295,8 +296,8 @@ static void show_to_people(const struct reader *reader)
     waiting_read(&reader->table, &alive, "", 0, false, &waiting);
     CAPTURE(text, length, {
         show_lease_list(reader, &filter, &unreadable);
-        show_node_list(reader);
-        show_node_list_long(reader);
+        show_node_list(reader, &alive);
+        show_node_list_long(reader, &dead);
         if (reader_find(&reader->table, "cron", 4, &view) == HF_OK)
             show_lease(reader, &view, true);
         read_history(reader, show_event);

@@ -298,6 +298,25 @@ def killed_agent(run):
     assert run.holdfast("check", "other").rc == 3
 
 
+@scenario("a dead agent: no command says what its nodes are now, only what they were")
+def nodes_are_unknown(run):
+    agent = ready(run)
+    run.holder().acquire("job")
+    nodes = run.holdfast("status", "--json").json["nodes"]
+    assert all(n["state"] == n["last_state"] == "up" and n["votes"] and n["last_votes"] for n in nodes), nodes
+    agent.kill()
+    for command in ("status", "nodes"):
+        nodes = run.holdfast(command, "--json").json["nodes"]
+        assert all((n["state"], n["votes"], n["last_state"], n["last_votes"]) == ("unknown", False, "up", True) for n in nodes), nodes
+    for command in (("status",), ("nodes",), ("top", "--count", "1"), ("doctor",)):
+        out = run.holdfast(*command).out
+        assert "was up" in out and not re.search(r"\d vote\b|nodes vote\b|nodes may vote, | is up|state +up|^n\d +up", out, re.M), out
+    count = len(nodes)
+    assert f"nodes     unknown, the agent is dead; {count} of {count} voted " in run.holdfast("status").out
+    seen, = [a for a in run.holdfast("agents", "--json").json["agents"] if a["name"] == agent.name]
+    assert seen["voting"] is None and f" -/{count} " in run.holdfast("agents").out, seen
+
+
 @scenario("an agent that ended clean with leases is said to be stopped")
 def ended_agent(run):
     agent = ready(run)
@@ -307,6 +326,7 @@ def ended_agent(run):
     result = run.holdfast("status")
     assert result.rc == 3 and f"agent {agent.name} was stopped" in one_line(result.err), result
     assert names(run.holdfast("list", "--json")) == ["job"]
+    assert "nodes     unknown, the agent is ended; " in run.holdfast("status").out
 
 
 @scenario("no agent: every command says so, with 69, and check with 4")

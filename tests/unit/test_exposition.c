@@ -225,6 +225,13 @@ static void nodes_have_their_id_and_its_characters_are_escaped(void **state)
     assert_line(text, "holdfast_node_votes{agent=\"a\",node=\"n3\"} 1");
     assert_line(text, "holdfast_node_votes{agent=\"a\",node=\"n2\"} 0");
     free(text);
+    text = text_of("a", HF_AGENT_DEAD, &table); /* nobody knows */
+    assert_line(text, "holdfast_node_state{agent=\"a\",node=\"n3\",state=\"up\"} 0");
+    assert_line(text, "holdfast_node_votes{agent=\"a\",node=\"n3\"} 0");
+    assert_line(text, "holdfast_node_fleet_counts{agent=\"a\",node=\"n3\"} 0");
+    assert_lacks(text, "holdfast_node_refused{");
+    assert_lacks(text, "holdfast_node_quarantined{");
+    free(text);
     hf_table_close(&table);
 }
 

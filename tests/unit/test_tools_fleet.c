@@ -311,7 +311,7 @@ static void test_status_and_nodes_say_it_by_flags(void **state)
     hf_node_publish(&reader.table, 2, &row);
 
     saved = fixture_capture_begin();
-    show_node_list(&reader);
+    show_node_list(&reader, &(struct life){.verdict = LIFE_ALIVE});
     text = fixture_capture_end(saved);
     assert_has(text,
                "it has no record of the fleet, so its answers do not count; the fleet has it at");
@@ -320,7 +320,7 @@ static void test_status_and_nodes_say_it_by_flags(void **state)
 
     saved = fixture_capture_begin();
     json_begin(&out, stdout);
-    show_node_list_json(&out, &reader, 0);
+    show_node_list_json(&out, &reader, &(struct life){.verdict = LIFE_ALIVE}, 0);
     json_end(&out);
     text = fixture_capture_end(saved);
     document = json_loads(text, 0, &error);

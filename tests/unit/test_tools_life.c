@@ -246,6 +246,20 @@ static void test_descriptor_limit(void **state)
     assert_int_equal(process_descriptor_limit(getpid()), (int64_t)limit.rlim_cur);
 }
 
+static void the_table_of_a_dead_agent_tells_of_no_present(void **state)
+{
+    struct life life = {.verdict = LIFE_ALIVE, .age_ms = {10, 4000, 20}};
+    char text[64];
+
+    (void)state;
+    assert_true(life_is_present(&life));
+    for (life.verdict = LIFE_HUNG; life.verdict <= LIFE_ENDED; life.verdict++)
+        assert_false(life_is_present(&life));
+    assert_string_equal(life_when(text, sizeof(text), &life), "4.0s ago");
+    life = (struct life){.age_ms = {-1, -1, -1}};
+    assert_string_equal(life_when(text, sizeof(text), &life), "never");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +272,7 @@ int main(void)
         cmocka_unit_test(test_in_another_pid_namespace),
         cmocka_unit_test(test_ancestors),
         cmocka_unit_test(test_descriptor_limit),
+        cmocka_unit_test(the_table_of_a_dead_agent_tells_of_no_present),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -197,6 +197,50 @@ static void publish_nodes(struct hf_table *table)
     hf_node_publish(table, 2, &row);
 }
 
+static const struct life alive = {.verdict = LIFE_ALIVE};
+static const struct life dead = {.verdict = LIFE_DEAD, .age_ms = {4000, 4000, 4000}};
+
+static void nodes_of_a_dead_agent_are_told_as_the_last_known(void **state)
+{
+    struct reader reader = fixture_reader(4);
+    struct json_out out;
+    json_t *document, *node;
+    int saved;
+    char *text;
+
+    (void)state;
+    publish_nodes(&reader.table);
+    saved = fixture_capture_begin();
+    show_node_list(&reader, &dead);
+    show_node_list_long(&reader, &dead);
+    text = fixture_capture_end(saved);
+    assert_has(text, "  was up           0.42ms    4.0s ago");
+    assert_has(text, "  state     was up 4.0s ago\n");
+    assert_has(text, "was quarantined");
+    assert_lacks(text, "  up ");
+    assert_lacks(text, "votes again in");
+    free(text);
+    saved = fixture_capture_begin();
+    json_begin(&out, stdout);
+    show_node_list_json(&out, &reader, &dead, 0);
+    json_end(&out);
+    text = fixture_capture_end(saved);
+    document = json_loads(text, 0, NULL);
+    assert_non_null(document);
+    for (size_t i = 0; i < 3; i++) {
+        node = json_array_get(json_object_get(document, "nodes"), i);
+        assert_string_equal(text_of(node, "state"), "unknown");
+        assert_true(json_is_false(json_object_get(node, "votes")));
+        assert_int_equal(json_integer_value(json_object_get(node, "quarantine_left_ms")), 0);
+    }
+    node = json_array_get(json_object_get(document, "nodes"), 0);
+    assert_string_equal(text_of(node, "last_state"), "up");
+    assert_true(json_is_true(json_object_get(node, "last_votes")));
+    json_decref(document);
+    free(text);
+    reader_close(&reader);
+}
+
 static void test_nodes(void **state)
 {
     struct reader reader = fixture_reader(4);
@@ -209,8 +253,8 @@ static void test_nodes(void **state)
     assert_int_equal(reader_nodes(&reader, rows), 3);
     assert_int_equal(reader_nodes_voting(rows, 3), 1);
     saved = fixture_capture_begin();
-    show_node_list(&reader);
-    show_node_list_long(&reader);
+    show_node_list(&reader, &alive);
+    show_node_list_long(&reader, &alive);
     text = fixture_capture_end(saved);
     assert_has(text, "0.42ms");
     assert_has(text, "restarted, its clock stepped, votes again in 1m3");
@@ -235,7 +279,7 @@ static void test_nodes_json(void **state)
     publish_nodes(&reader.table);
     saved = fixture_capture_begin();
     json_begin(&out, stdout);
-    show_node_list_json(&out, &reader, 0);
+    show_node_list_json(&out, &reader, &alive, 0);
     json_end(&out);
     text = fixture_capture_end(saved);
     document = json_loads(text, 0, NULL);
@@ -309,9 +353,13 @@ static void test_format(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_list),       cmocka_unit_test(test_list_json),
-        cmocka_unit_test(test_show),       cmocka_unit_test(test_nodes),
-        cmocka_unit_test(test_nodes_json), cmocka_unit_test(test_words),
+        cmocka_unit_test(test_list),
+        cmocka_unit_test(test_list_json),
+        cmocka_unit_test(test_show),
+        cmocka_unit_test(test_nodes),
+        cmocka_unit_test(nodes_of_a_dead_agent_are_told_as_the_last_known),
+        cmocka_unit_test(test_nodes_json),
+        cmocka_unit_test(test_words),
         cmocka_unit_test(test_format),
     };
 

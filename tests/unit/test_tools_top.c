@@ -118,6 +118,20 @@ static void assert_frame(const struct top_model *m, struct top_style style, cons
     free(text);
 }
 
+static void nodes_of_a_dead_agent_are_not_told_as_present(void **state)
+{
+    struct top_model m = some();
+    char *text;
+
+    (void)state;
+    m.verdict = LIFE_DEAD;
+    snprintf(m.when, sizeof(m.when), "4.0s ago");
+    text = drawn(&m, (struct top_style){.width = 80});
+    assert_non_null(strstr(text, "2 of 3 nodes voted 4.0s ago, quorum 2"));
+    assert_non_null(strstr(text, "waiters -, clients -"));
+    free(text);
+}
+
 static void a_frame_of_80_columns(void **state)
 {
     struct top_model m = some();
@@ -215,6 +229,7 @@ static void an_agent_that_hangs_with_nothing_held(void **state)
     m.verdict = LIFE_HUNG;
     m.drained = true;
     m.beat_ms[1] = 12300;
+    strcpy(m.when, "12.3s ago");
     m.grants_10s = m.margin_ppm = -1;
     strcpy(
         m.sentence,
@@ -222,8 +237,8 @@ static void an_agent_that_hangs_with_nothing_held(void **state)
     assert_frame(
         &m, (struct top_style){.width = 80},
         "default on host7: hung, pid 812, version 0.1.0, drained     2026-11-24T12:00:00Z\n"
-        "leases 0, waiters 0, clients 7, grants 120, lost 0\n"
-        "2 of 3 nodes vote, quorum 2, ttl 30.0s; main 26ms, broker 12.3s, renewal 45ms\n"
+        "leases 0, waiters -, clients -, grants 120, lost 0\n"
+        "2 of 3 nodes voted 12.3s ago, quorum 2, ttl 30.0s; main 26ms, broker 12.3s\n"
         "agent default is not answering: its broker thread gave its last sign of life 12.\n"
         "3s ago\n"
         "\n"
@@ -462,6 +477,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_frame_of_80_columns),
+        cmocka_unit_test(nodes_of_a_dead_agent_are_not_told_as_present),
         cmocka_unit_test(a_frame_of_40_columns),
         cmocka_unit_test(a_frame_of_200_columns_with_block_characters),
         cmocka_unit_test(an_agent_that_hangs_with_nothing_held),

@@ -30,7 +30,7 @@ static void look(struct doctor *doctor, const char *agent, const struct place pl
     if (status == HF_OK) {
         life_judge(&reader.table, &life);
         doctor_agent_look(doctor, &reader, &life);
-        doctor_nodes_look(doctor, &reader);
+        doctor_nodes_look(doctor, &reader, &life);
         doctor_fleet_look(doctor, &reader, &life);
         doctor_rules_look(doctor, &reader, &life);
         reader_close(&reader);

@@ -14,7 +14,8 @@ void doctor_agent_look(struct doctor *doctor, const struct reader *reader, const
 void doctor_agent_missing(struct doctor *doctor, int status, const char *why,
                           const struct place places[], int count);
 
-void doctor_nodes_look(struct doctor *doctor, const struct reader *reader);
+/* Of an agent that does not live only what it last knew of their states. */
+void doctor_nodes_look(struct doctor *doctor, const struct reader *reader, const struct life *life);
 
 /* The record by which the agent goes, and whether the nodes are at the addresses that it names. Asks the agent, if it
  * lives. */

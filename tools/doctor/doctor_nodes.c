@@ -12,10 +12,12 @@
 
 #define OFFSET_MOST_US (1000 * 1000)
 
-static void look_at_count(struct doctor *doctor, const struct reader *reader, uint32_t voting)
+static void look_at_count(struct doctor *doctor, const struct reader *reader,
+                          const struct life *life, uint32_t voting)
 {
     const struct hf_table_terms terms = hf_table_terms(&reader->table);
     uint32_t nodes = terms.nodes, quorum = terms.quorum;
+    char when[TEXT_SPAN_SIZE + 8];
 
     if (nodes < 3)
         doctor_report(doctor, FINDING_WARN, "nodes.count", "use three nodes or five",
@@ -28,7 +30,13 @@ static void look_at_count(struct doctor *doctor, const struct reader *reader, ui
     else
         doctor_report(doctor, FINDING_OK, "nodes.count", NULL,
                       "%" PRIu32 " nodes: %" PRIu32 " may fail", nodes, nodes - quorum);
-    if (voting < quorum)
+    if (!life_is_present(life))
+        doctor_report(doctor, FINDING_NOTE, "nodes.quorum", NULL,
+                      "how many nodes may vote is unknown, as the agent is %s; %s it was %" PRIu32
+                      " of %" PRIu32 ", and %" PRIu32 " are needed",
+                      life_verdict_name(life->verdict), life_when(when, sizeof(when), life), voting,
+                      nodes, quorum);
+    else if (voting < quorum)
         doctor_report(doctor, FINDING_FAIL, "nodes.quorum",
                       "see to the nodes named below; leases that are held are renewed as long as "
                       "a majority answers",
@@ -93,6 +101,16 @@ static void look_at_state(struct doctor *doctor, const struct hf_node_row *row, 
                       "%s is %s%s%s", id, hf_node_state_word(row->state), *row->error ? ": " : "",
                       text_escape_str(text, sizeof(text), row->error));
     }
+}
+
+/* No remedy: the state may be another one by now. */
+static void look_at_last_state(struct doctor *doctor, const struct hf_node_row *row, const char *id,
+                               const struct life *life)
+{
+    char when[TEXT_SPAN_SIZE + 8];
+
+    doctor_report(doctor, FINDING_NOTE, "node.state", NULL, "%s was %s %s; its state is unknown",
+                  id, hf_node_state_word(row->state), life_when(when, sizeof(when), life));
 }
 
 struct ahead {
@@ -199,17 +217,21 @@ static void look_for_twins(struct doctor *doctor, const struct hf_node_row *rows
                           text_escape_str(of_other, sizeof(of_other), rows[i].address));
 }
 
-void doctor_nodes_look(struct doctor *doctor, const struct reader *reader)
+void doctor_nodes_look(struct doctor *doctor, const struct reader *reader, const struct life *life)
 {
     struct hf_node_row rows[HF_NODES_MAX];
     uint32_t count = reader_nodes(reader, rows);
     char id[4 * sizeof(rows[0].id)];
 
-    look_at_count(doctor, reader, reader_nodes_voting(rows, count));
+    look_at_count(doctor, reader, life, reader_nodes_voting(rows, count));
     for (uint32_t i = 0; i < count; i++) {
         if (!*rows[i].id)
             continue; /* not written yet */
         text_escape_str(id, sizeof(id), rows[i].id);
+        if (!life_is_present(life)) {
+            look_at_last_state(doctor, &rows[i], id, life);
+            continue;
+        }
         look_at_state(doctor, &rows[i], id);
         look_at_notices(doctor, &rows[i], id);
         look_at_clock(doctor, &rows[i], id);

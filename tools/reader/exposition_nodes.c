@@ -70,14 +70,12 @@ static double quarantine_left(const struct hf_metrics *m, const struct hf_node_r
 
 static double counts(const struct hf_metrics *m, const struct hf_node_row *row)
 {
-    (void)m;
-    return row->state != HF_NODE_CONNECTING && !(row->flags & HF_NODE_F_MUTE);
+    return hf_metric_lives(m) && row->state != HF_NODE_CONNECTING && !(row->flags & HF_NODE_F_MUTE);
 }
 
 static double votes(const struct hf_metrics *m, const struct hf_node_row *row)
 {
-    (void)m;
-    return row->state == HF_NODE_UP && !(row->flags & HF_NODE_F_MUTE);
+    return hf_metric_lives(m) && row->state == HF_NODE_UP && !(row->flags & HF_NODE_F_MUTE);
 }
 
 /* One kind of value of every node. */
@@ -113,21 +111,23 @@ static void read_rows(const struct hf_metrics *m, struct rows *ret)
 /* A sample for each node that has a word, with that word as a label. */
 static void write_reasons(const struct hf_metrics *m, const struct rows *rows)
 {
+    int count = hf_metric_lives(m) ? rows->count : 0;
+
     hf_metric_head(m, "node_refused", HF_METRIC_GAUGE, "1: the node may not vote, and why");
-    for (int i = 0; i < rows->count; i++)
+    for (int i = 0; i < count; i++)
         if (rows->row[i].state == HF_NODE_REFUSED)
             hf_metric_node(m, "node_refused", rows->row[i].id, "reason",
                            hf_why_refused(rows->row[i].refused)->word, 1);
     hf_metric_head(m, "node_quarantined", HF_METRIC_GAUGE,
                    "1: the node gives no votes for now, and why");
-    for (int i = 0; i < rows->count; i++)
+    for (int i = 0; i < count; i++)
         for (unsigned bit = 0; bit < HF_QUARANTINE_REASONS; bit++)
             if (rows->row[i].state == HF_NODE_QUARANTINED &&
                 rows->row[i].quarantine_reason & 1u << bit)
                 hf_metric_node(m, "node_quarantined", rows->row[i].id, "reason",
                                hf_why_quarantined(1u << bit)->word, 1);
     hf_metric_head(m, "node_unwritable", HF_METRIC_GAUGE, "1: the node refuses writes, and why");
-    for (int i = 0; i < rows->count; i++)
+    for (int i = 0; i < count; i++)
         if (rows->row[i].unwritable_since_ns)
             hf_metric_node(m, "node_unwritable", rows->row[i].id, "error",
                            hf_why_failed(rows->row[i].error_class)->word, 1);
@@ -154,11 +154,12 @@ void exposition_nodes(const struct hf_metrics *m)
 
     read_rows(m, &rows);
     write_ready(m, &rows);
-    hf_metric_head(m, "node_state", HF_METRIC_GAUGE, "1 for the state that the node is in");
+    hf_metric_head(m, "node_state", HF_METRIC_GAUGE,
+                   "1 for the state that the node is in; none: no agent runs that knows it");
     for (int i = 0; i < rows.count; i++)
         for (uint32_t s = 0; s < HF_NODE_STATES; s++)
             hf_metric_node(m, "node_state", rows.row[i].id, "state", hf_node_state_word(s),
-                           rows.row[i].state == s);
+                           hf_metric_lives(m) && rows.row[i].state == s);
     write_reasons(m, &rows);
     for (size_t k = 0; k < HF_LENGTH(kinds); k++) {
         hf_metric_head(m, kinds[k].name, kinds[k].type, kinds[k].help);

@@ -141,6 +141,21 @@ static int oldest(const struct life *life)
     return thread;
 }
 
+bool life_is_present(const struct life *life)
+{
+    return life->verdict == LIFE_ALIVE;
+}
+
+const char *life_when(char *out, size_t size, const struct life *life)
+{
+    int64_t age = life->age_ms[oldest(life)];
+    char span[TEXT_SPAN_SIZE];
+
+    snprintf(out, size, "%s%s", age < 0 ? "never" : text_span(span, sizeof(span), age),
+             age < 0 ? "" : " ago");
+    return out;
+}
+
 const char *life_sentence(char *out, size_t size, const char *agent, const struct life *life)
 {
     char span[TEXT_SPAN_SIZE] = "never";

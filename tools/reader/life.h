@@ -2,6 +2,7 @@
 #ifndef HOLDFAST_TOOLS_READER_LIFE_H
 #define HOLDFAST_TOOLS_READER_LIFE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -47,6 +48,11 @@ const char *life_thread_name(int thread);
 const char *life_verdict_name(enum life_verdict verdict);
 /* "running", "stopped", "gone", "unseen". */
 const char *life_process_name(enum life_process process);
+
+/* Whether the table tells of now: otherwise nodes, waiters and clients are those of the last sign of life. */
+bool life_is_present(const struct life *life);
+/* How long ago the table told of its present, for people: "4.0s ago", or "never". */
+const char *life_when(char *out, size_t size, const struct life *life);
 
 /* The fault, for people: "agent NAME is not answering: last sign of life 12.3s ago (pid 123 is
  * stopped)". Returns `out`; "" for an agent that is alive. */

@@ -89,9 +89,10 @@ static void print_line(const struct agents_one *agent, const struct widths *widt
         snprintf(pid, sizeof(pid), "%d", (int)agent->pid);
     if (is_read(agent)) {
         snprintf(leases, sizeof(leases), "%" PRIu32, agent->counts.leases);
-        snprintf(nodes, sizeof(nodes), "%" PRIu32 "/%" PRIu32, agent->voting, agent->terms.nodes);
+        snprintf(nodes, sizeof(nodes), "-/%" PRIu32, agent->terms.nodes);
     }
     if (is_up(agent)) {
+        snprintf(nodes, sizeof(nodes), "%" PRIu32 "/%" PRIu32, agent->voting, agent->terms.nodes);
         snprintf(waiters, sizeof(waiters), "%" PRIu64, agent->waiters);
         text_span(up, sizeof(up), agent->life.up_ms);
     }
@@ -147,7 +148,7 @@ static json_t *agent_json(const struct agents_one *agent)
     json_put(json, "waiters", number_if(is_up(agent), (json_int_t)agent->waiters));
     json_put(json, "clients", number_if(is_up(agent), (json_int_t)agent->clients));
     json_put(json, "nodes", number_if(known, agent->terms.nodes));
-    json_put(json, "voting", number_if(known, agent->voting));
+    json_put(json, "voting", number_if(is_up(agent), agent->voting));
     json_put(json, "quorum", number_if(known, agent->terms.quorum));
     json_put(json, "drained", known ? json_boolean(agent->drained.stands) : json_null());
     json_put(json, "directory", json_word(agent->place.dir));

@@ -20,7 +20,7 @@ static void print_json(const struct reader *reader, const struct life *life, uin
 
     json_begin(&out, stdout);
     show_agent_json(&out, reader, life);
-    show_node_list_json(&out, reader, renewals);
+    show_node_list_json(&out, reader, life, renewals);
     json_end(&out);
 }
 
@@ -48,7 +48,7 @@ int cmd_nodes(int argc, char **argv)
     else if (renewals)
         show_renewals(&reader, renewals);
     else
-        show_node_list_long(&reader);
+        show_node_list_long(&reader, &life);
     life_warn("nodes", reader.place.agent, &life);
     reader_close(&reader);
     return EXIT_OK;

@@ -89,7 +89,31 @@ static void print_agent(const struct reader *reader, const struct life *life)
     print_config(&reader->table);
 }
 
-static void print_counts(const struct reader *reader, const struct reader_counts *leases)
+/* Who waits and who is attached is known of a living agent only. */
+static void print_clients(const struct hf_table *table, const struct life *life)
+{
+    if (life_is_present(life))
+        printf(", waiters %" PRIu64 ", clients %" PRIu64 "\n",
+               hf_counter_read(table, HF_COUNTER_WAITERS),
+               hf_counter_read(table, HF_COUNTER_CLIENTS));
+    else
+        puts(", waiters -, clients -");
+}
+
+static void print_voting(const struct life *life, uint32_t voting, uint32_t nodes)
+{
+    char when[TEXT_SPAN_SIZE + 8];
+
+    if (life_is_present(life))
+        printf("nodes     %" PRIu32 " of %" PRIu32 " vote", voting, nodes);
+    else
+        printf("nodes     unknown, the agent is %s; %" PRIu32 " of %" PRIu32 " voted %s",
+               life_verdict_name(life->verdict), voting, nodes,
+               life_when(when, sizeof(when), life));
+}
+
+static void print_counts(const struct reader *reader, const struct life *life,
+                         const struct reader_counts *leases)
 {
     const struct hf_table *table = &reader->table;
     struct hf_node_row rows[HF_NODES_MAX];
@@ -100,10 +124,9 @@ static void print_counts(const struct reader *reader, const struct reader_counts
     printf("counts    leases %" PRIu32, leases->leases);
     if (leases->late || leases->losing)
         printf(" (%" PRIu32 " late, %" PRIu32 " losing)", leases->late, leases->losing);
-    printf(", waiters %" PRIu64 ", clients %" PRIu64 "\n",
-           hf_counter_read(table, HF_COUNTER_WAITERS), hf_counter_read(table, HF_COUNTER_CLIENTS));
-    printf("nodes     %" PRIu32 " of %" PRIu32 " vote, quorum %" PRIu32 "; ttl %s, ttl_max %s\n",
-           reader_nodes_voting(rows, count), terms.nodes, terms.quorum,
+    print_clients(table, life);
+    print_voting(life, reader_nodes_voting(rows, count), terms.nodes);
+    printf(", quorum %" PRIu32 "; ttl %s, ttl_max %s\n", terms.quorum,
            text_span(ttl, sizeof(ttl), terms.ttl_ms),
            text_span(ttl_max, sizeof(ttl_max), terms.ttl_max_ms));
 }
@@ -140,7 +163,7 @@ static uint32_t print_all_json(const struct reader *reader, const struct life *l
     show_agent_json(&out, reader, life);
     json_member(&out, "counters", counters_json(&reader->table));
     json_member(&out, "totals", totals_json(reader));
-    show_node_list_json(&out, reader, 0);
+    show_node_list_json(&out, reader, life, 0);
     show_lease_list_json(&out, reader, &filter, &unreadable);
     json_end(&out);
     return unreadable;
@@ -154,9 +177,9 @@ static uint32_t print_all(const struct reader *reader, const struct life *life)
 
     reader_count(&reader->table, &leases);
     print_agent(reader, life);
-    print_counts(reader, &leases);
+    print_counts(reader, life, &leases);
     putchar('\n');
-    show_node_list(reader);
+    show_node_list(reader, life);
     putchar('\n');
     shown = show_lease_list(reader, &filter, &unreadable);
     if (shown == LEASES_SHOWN && leases.leases > shown)

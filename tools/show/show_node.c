@@ -61,10 +61,11 @@ static void note_on_voter(char *out, size_t size, const struct hf_node_row *row)
 }
 
 /* Why a node does not vote by its state, or a note on one that does. */
-static const char *why_by_state(char *out, size_t size, const struct hf_node_row *row)
+static const char *why_by_state(char *out, size_t size, const struct hf_node_row *row,
+                                const struct life *life)
 {
     char reasons[256], span[TEXT_SPAN_SIZE], error[4 * sizeof(row->error)], writes[WHY_SIZE / 2];
-    int64_t left = quarantine_left_ms(row);
+    int64_t left = life_is_present(life) ? quarantine_left_ms(row) : 0;
 
     out[0] = '\0';
     switch (row->state) {
@@ -94,13 +95,38 @@ static const char *why_by_state(char *out, size_t size, const struct hf_node_row
 }
 
 /* The same, and how it stands to the fleet's record. */
-static const char *why(char *out, size_t size, const struct hf_node_row *row)
+static const char *why(char *out, size_t size, const struct hf_node_row *row,
+                       const struct life *life)
 {
     char fleet[WHY_SIZE / 4], rest[WHY_SIZE / 2];
 
     words_fleet_sentence(fleet, sizeof(fleet), row->flags);
-    why_by_state(rest, sizeof(rest), row);
+    why_by_state(rest, sizeof(rest), row, life);
     snprintf(out, size, "%s%s%s", fleet, *fleet && *rest ? "; " : "", rest);
+    return out;
+}
+
+/* "was up", when the agent gave its last sign of life. */
+static const char *state_of(char *out, size_t size, const struct hf_node_row *row,
+                            const struct life *life)
+{
+    snprintf(out, size, "%s%s", life_is_present(life) ? "" : "was ",
+             hf_node_state_word(row->state));
+    return out;
+}
+
+/* Why it does not vote; before it when that was known, unless it is known now. "-": nothing. */
+static const char *note_of(char *out, size_t size, const struct hf_node_row *row,
+                           const struct life *life)
+{
+    char because[WHY_SIZE], when[TEXT_SPAN_SIZE + 8] = "";
+
+    if (!life_is_present(life))
+        life_when(when, sizeof(when), life);
+    why(because, sizeof(because), row, life);
+    snprintf(out, size, "%s%s%s", when, *when && *because ? ": " : "", because);
+    if (!*out)
+        snprintf(out, size, "-");
     return out;
 }
 
@@ -109,12 +135,12 @@ static const char *id_of(char *out, size_t size, const struct hf_node_row *row)
     return text_escape_str(out, size, *row->id ? row->id : "?");
 }
 
-void show_node_list(const struct reader *reader)
+void show_node_list(const struct reader *reader, const struct life *life)
 {
     struct hf_node_row rows[HF_NODES_MAX];
     uint32_t count = reader_nodes(reader, rows);
-    char id[4 * sizeof(rows[0].id)], rtt[TEXT_SPAN_SIZE], note[WHY_SIZE];
-    int width = (int)strlen("NODE");
+    char id[4 * sizeof(rows[0].id)], rtt[TEXT_SPAN_SIZE], note[2 * WHY_SIZE], state[32];
+    int width = (int)strlen("NODE"), states = life_is_present(life) ? 11 : 15;
 
     for (uint32_t i = 0; i < count; i++) {
         int len = (int)strlen(id_of(id, sizeof(id), &rows[i]));
@@ -122,11 +148,12 @@ void show_node_list(const struct reader *reader)
         if (len > width)
             width = len < ID_WIDTH_MAX ? len : ID_WIDTH_MAX;
     }
-    printf("%-*s  %-11s  %-8s  %s\n", width, "NODE", "STATE", "RTT", "WHY");
+    printf("%-*s  %-*s  %-8s  %s\n", width, "NODE", states, "STATE", "RTT", "WHY");
     for (uint32_t i = 0; i < count; i++)
-        printf("%-*s  %-11s  %-8s  %s\n", width, id_of(id, sizeof(id), &rows[i]),
-               hf_node_state_word(rows[i].state), format_rtt(rtt, sizeof(rtt), rows[i].rtt_ns),
-               *why(note, sizeof(note), &rows[i]) ? note : "-");
+        printf("%-*s  %-*s  %-8s  %s\n", width, id_of(id, sizeof(id), &rows[i]), states,
+               state_of(state, sizeof(state), &rows[i], life),
+               format_rtt(rtt, sizeof(rtt), rows[i].rtt_ns),
+               note_of(note, sizeof(note), &rows[i], life));
 }
 
 static void print_flags(const struct hf_node_row *row)
@@ -137,14 +164,16 @@ static void print_flags(const struct hf_node_row *row)
         puts("  flags     assumed fresh");
 }
 
-static void print_long(const struct hf_node_row *row)
+static void print_long(const struct hf_node_row *row, const struct life *life)
 {
-    char text[WHY_SIZE], span[TEXT_SPAN_SIZE];
+    char text[2 * WHY_SIZE], span[TEXT_SPAN_SIZE];
 
     printf("%s\n", id_of(text, sizeof(text), row));
     printf("  address   %s\n", text_escape_str(text, sizeof(text), row->address));
-    printf("  state     %s", hf_node_state_word(row->state));
-    printf(*why(text, sizeof(text), row) ? ": %s\n" : "%s\n", text);
+    printf("  state     %s", state_of(text, sizeof(text), row, life));
+    if (!life_is_present(life))
+        printf(" %s", life_when(text, sizeof(text), life));
+    printf(*why(text, sizeof(text), row, life) ? ": %s\n" : "%s\n", text);
     if (*row->version)
         printf("  server    version %s", text_escape_str(text, sizeof(text), row->version));
     if (*row->version && *row->run_id)
@@ -171,13 +200,13 @@ static void print_long(const struct hf_node_row *row)
                text_escape_str(text, sizeof(text), row->error));
 }
 
-void show_node_list_long(const struct reader *reader)
+void show_node_list_long(const struct reader *reader, const struct life *life)
 {
     struct hf_node_row rows[HF_NODES_MAX];
     uint32_t count = reader_nodes(reader, rows);
 
     for (uint32_t i = 0; i < count; i++)
-        print_long(&rows[i]);
+        print_long(&rows[i], life);
 }
 
 json_t *show_node_quarantine_json(uint32_t reasons)
@@ -201,19 +230,22 @@ static json_t *fleet_json(uint32_t flags)
     return array;
 }
 
-static json_t *node_json(const struct hf_node_row *row)
+static json_t *node_json(const struct hf_node_row *row, const struct life *life)
 {
+    bool present = life_is_present(life);
     json_t *node = json_object();
     int64_t age_ms = hf_dur_ms(hf_time_since(reader_now(), (hf_time){row->last_reply_ns}));
 
     json_put(node, "id", json_text_str(row->id));
     json_put(node, "address", json_text_str(row->address));
-    json_put(node, "state", json_string(hf_node_state_word(row->state)));
-    json_put(node, "votes", json_boolean(reader_node_votes(row)));
+    json_put(node, "state", json_string(present ? hf_node_state_word(row->state) : "unknown"));
+    json_put(node, "votes", json_boolean(present && reader_node_votes(row)));
+    json_put(node, "last_state", json_string(hf_node_state_word(row->state)));
+    json_put(node, "last_votes", json_boolean(reader_node_votes(row)));
     json_put(node, "fleet_faults", fleet_json(row->flags));
     json_put(node, "refusal", json_word(hf_why_refused(row->refused)->word));
     json_put(node, "quarantine_reasons", show_node_quarantine_json(row->quarantine_reason));
-    json_put(node, "quarantine_left_ms", json_integer(quarantine_left_ms(row)));
+    json_put(node, "quarantine_left_ms", json_integer(present ? quarantine_left_ms(row) : 0));
     json_put(node, "rtt_us", json_integer(row->rtt_ns / HF_NS_PER_US));
     json_put(node, "last_reply_age_ms",
              row->last_reply_ns > 0 ? json_integer(age_ms) : json_null());
@@ -238,14 +270,15 @@ static json_t *node_json(const struct hf_node_row *row)
     return node;
 }
 
-void show_node_list_json(struct json_out *out, const struct reader *reader, uint32_t renewals)
+void show_node_list_json(struct json_out *out, const struct reader *reader, const struct life *life,
+                         uint32_t renewals)
 {
     struct hf_node_row rows[HF_NODES_MAX];
     uint32_t count = reader_nodes(reader, rows);
 
     json_array_begin(out, "nodes");
     for (uint32_t i = 0; i < count; i++) {
-        json_t *node = node_json(&rows[i]);
+        json_t *node = node_json(&rows[i], life);
 
         if (renewals)
             json_put(node, "renewals", show_renewals_json(reader, i, renewals));

@@ -172,7 +172,11 @@ static void draw_counts(struct top_canvas *c, const struct top_model *m)
                  m->counts.losing);
         whole(c, m->counts.losing ? TONE_BAD : TONE_WARN, text);
     }
-    snprintf(text, sizeof(text), ", waiters %" PRIu64 ", clients %" PRIu64, m->waiting, m->clients);
+    if (m->verdict == LIFE_ALIVE)
+        snprintf(text, sizeof(text), ", waiters %" PRIu64 ", clients %" PRIu64, m->waiting,
+                 m->clients);
+    else
+        snprintf(text, sizeof(text), ", waiters -, clients -");
     whole(c, TONE_PLAIN, text);
     put_rate(rate, sizeof(rate), m->grants_10s);
     snprintf(text, sizeof(text), ", grants %" PRIu64 "%s", m->grants, rate);
@@ -185,12 +189,14 @@ static void draw_counts(struct top_canvas *c, const struct top_model *m)
 static void draw_renewals(struct top_canvas *c, const struct top_model *m)
 {
     char text[200], span[TEXT_SPAN_SIZE], ttl[TEXT_SPAN_SIZE];
-    enum top_tone tone = m->voting < m->terms.quorum  ? TONE_BAD
-                         : m->voting < m->terms.nodes ? TONE_WARN
-                                                      : TONE_PLAIN;
+    bool present = m->verdict == LIFE_ALIVE;
+    enum top_tone tone = !present || m->voting < m->terms.quorum ? TONE_BAD
+                         : m->voting < m->terms.nodes            ? TONE_WARN
+                                                                 : TONE_PLAIN;
 
-    snprintf(text, sizeof(text), "%" PRIu32 " of %" PRIu32 " nodes vote, quorum %" PRIu32,
-             m->voting, m->terms.nodes, m->terms.quorum);
+    snprintf(text, sizeof(text), "%" PRIu32 " of %" PRIu32 " nodes %s%s, quorum %" PRIu32,
+             m->voting, m->terms.nodes, present ? "vote" : "voted ", present ? "" : m->when,
+             m->terms.quorum);
     whole(c, tone, text);
     snprintf(text, sizeof(text), ", ttl %s", text_span(ttl, sizeof(ttl), m->terms.ttl_ms));
     whole(c, TONE_PLAIN, text);
@@ -232,7 +238,7 @@ static void draw_nodes(struct top_canvas *c, const struct top_model *m)
 
     for (uint32_t i = 0; i < m->node_count; i++) {
         columns[0].width = longer(columns[0].width, m->node[i].id, c->style->width / 4 + 2);
-        columns[1].width = longer(columns[1].width, m->node[i].state, 11);
+        columns[1].width = longer(columns[1].width, m->node[i].state, 15);
         slowest_ns = m->node[i].rtt_ns > slowest_ns ? m->node[i].rtt_ns : slowest_ns;
     }
     fit(columns, HF_LENGTH(columns), c->style->width);

@@ -67,6 +67,7 @@ static void take_agent(struct top_model *m, const struct reader *reader)
     text_escape_ascii_str(m->agent, sizeof(m->agent), reader->place.agent);
     text_escape_ascii_str(m->host, sizeof(m->host), reader->host);
     text_escape_ascii_str(m->version, sizeof(m->version), reader->version);
+    life_when(m->when, sizeof(m->when), &life);
     life_sentence(m->sentence, sizeof(m->sentence), reader->place.agent, &life);
     m->verdict = life.verdict;
     m->pid = (int)life.pid;
@@ -116,9 +117,10 @@ static void take_nodes(struct top_model *m, const struct reader *reader)
         struct top_node *node = &m->node[i];
 
         text_escape_ascii_str(node->id, sizeof(node->id), *rows[i].id ? rows[i].id : "?");
-        snprintf(node->state, sizeof(node->state), "%s", hf_node_state_word(rows[i].state));
+        snprintf(node->state, sizeof(node->state), "%s%s", m->verdict == LIFE_ALIVE ? "" : "was ",
+                 hf_node_state_word(rows[i].state));
         explain_node(node->why, sizeof(node->why), &rows[i]);
-        node->votes = reader_node_votes(&rows[i]);
+        node->votes = m->verdict == LIFE_ALIVE && reader_node_votes(&rows[i]);
         node->rtt_ns = rows[i].rtt_ns;
         node->answered_ms = rows[i].last_reply_ns > 0 ? since_ms(rows[i].last_reply_ns, now) : -1;
     }

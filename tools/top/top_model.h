@@ -51,7 +51,8 @@ struct top_loss {
 /* Zeroed it is empty; freed with top_model_free(). */
 struct top_model {
     char agent[TOP_WORD], host[TOP_NOTE], version[TOP_WORD], sentence[TOP_NOTE + 64];
-    enum life_verdict verdict;
+    enum life_verdict verdict; /* not alive: nodes, waiters and clients are those of `when` */
+    char when[TOP_WORD];
     int pid;
     int64_t up_ms, wall_ms, beat_ms[LIFE_THREADS];
     bool drained;
