@@ -183,7 +183,8 @@ struct hfc_lease {
     uint32_t beat_word; /* 0: none */
     int number;         /* of a counted lock's slot; HF_ENOTHELD: it is none */
     bool run;
-    int reported;           /* the state last reported to `fn` */
+    int reported;        /* the state last reported to `fn` */
+    uint64_t once_asker; /* of a call that failed, so that the next one finds its own record; 0 */
     _Atomic uint32_t final; /* terminal enum hf_lease_state once seen, for ever */
     _Atomic uint32_t reason;
     hf_change_fn *fn;

@@ -51,6 +51,7 @@ int hfc_lease_make(hf_client *client, uint32_t slot, uint32_t generation, uint64
     lease->number = HF_ENOTHELD;
     lease->beat_word = beat_word;
     lease->reported = HF_STATE_HELD;
+    lease->once_asker = 0;
     lease->fn = NULL;
     lease->arg = NULL;
     atomic_store(&lease->final, 0);

@@ -10,7 +10,7 @@ static const struct hfc_kind once_kind = {.wire_op = HF_OP_ONCE, .steady = true}
 /* An agent that starts again is waited for, too. Frees the op. */
 static int collect(hf_op *op, struct hf_completion_entry *ret_found) REQUIRES(hfc_locked)
 {
-    op->deadline_ns = op->give_up_ns = op->start_ns + HFC_ASK_NS;
+    op->deadline_ns = op->give_up_ns = op->start_ns + hfc_op_patience(op->client);
     op->found = ret_found;
     hfc_op_begin(op);
     hfc_op_wait(op);
@@ -52,14 +52,43 @@ static int ask(hf_lease *handle, int64_t period_ms, uint32_t flags, uint64_t tar
     return status;
 }
 
-int hf_once(hf_lease *lease, int64_t period_ms, int64_t *ret_before)
+/* The number of a call that failed, whose job has not begun: its record may be on the nodes. (!) Only one call has it. */
+static uint64_t left_over(hf_lease *handle)
 {
+    struct hfc_lease *lease = hfc_lease_of(handle);
     uint64_t asker;
 
+    hfc_lock(lease->client);
+    asker = lease->once_asker;
+    lease->once_asker = 0;
+    hfc_unlock(lease->client);
+    return asker;
+}
+
+static void leave(hf_lease *handle, uint64_t asker)
+{
+    struct hfc_lease *lease = hfc_lease_of(handle);
+
+    hfc_lock(lease->client);
+    lease->once_asker = asker;
+    hfc_unlock(lease->client);
+}
+
+int hf_once(hf_lease *lease, int64_t period_ms, int64_t *ret_before)
+{
+    int status = hfc_lease_check(lease);
+    uint64_t asker;
+
+    if (status < 0)
+        return status;
+    asker = left_over(lease);
     /* Request ids are every process's own, so they do not tell askers apart. */
-    if (getrandom(&asker, sizeof(asker), 0) != sizeof(asker))
+    if (!asker && getrandom(&asker, sizeof(asker), 0) != sizeof(asker))
         return hfc_fail(HF_ESYS, "getrandom: %m");
-    return ask(lease, period_ms, 0, asker, ret_before);
+    status = ask(lease, period_ms, 0, asker, ret_before);
+    if (status < 0 && status != HF_EDONE)
+        leave(lease, asker);
+    return status;
 }
 
 int hf_once_take_back(hf_lease *lease, int64_t period_ms, int64_t before)

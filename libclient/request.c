@@ -4,6 +4,13 @@
 
 #include <stdio.h>
 
+int64_t hfc_op_patience(const hf_client *client)
+{
+    int64_t third = (int64_t)client->welcome.ttl_ms * HF_NS_PER_MS / 3;
+
+    return third > HFC_ASK_NS ? third : HFC_ASK_NS;
+}
+
 void hfc_op_begin(hf_op *op)
 {
     hf_client *client = op->client;

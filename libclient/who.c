@@ -13,14 +13,6 @@ static int check(const hf_client *client, const void *name, size_t name_len)
     return status < 0 ? status : hfc_acquire_check_name(name, name_len);
 }
 
-/* More than the agent's own timeout for the nodes. */
-static int64_t patience(hf_client *client) REQUIRES(hfc_locked)
-{
-    int64_t third = (int64_t)client->welcome.ttl_ms * HF_NS_PER_MS / 3;
-
-    return third > HFC_ASK_NS ? third : HFC_ASK_NS;
-}
-
 static void fill(const struct hf_completion_entry *found, uint32_t nodes, struct hf_who_info *who)
 {
     *who = (struct hf_who_info){.size = sizeof(*who),
@@ -81,7 +73,7 @@ static hf_op *op_of(hf_client *client, const struct question *q) REQUIRES(hfc_lo
     op->progress = q->progress;
     op->arg = q->arg;
     op->deadline_ns = op->start_ns;
-    op->give_up_ns = op->start_ns + patience(client);
+    op->give_up_ns = op->start_ns + hfc_op_patience(client);
     if (q->wait_ms != 0)
         wait_for(op, q->wait_ms);
     return op;

@@ -94,21 +94,33 @@ static bool is_heard(const struct once *once, int node)
     return once->node[node].word == ONCE_SAID && !once_doubts(once, node);
 }
 
+static bool has_quorum(const struct once *once)
+{
+    uint32_t votes = 0;
+
+    for (int i = 0; i < once->n; i++)
+        if (is_heard(once, i) && once->node[i].votes)
+            votes |= UINT32_C(1) << i;
+    return twins_count(&once->twins, votes) >= once->q;
+}
+
 enum once_outcome once_decide(const struct once *once)
 {
     bool open = false;
-    uint32_t votes = 0;
 
     for (int i = 0; i < once->n; i++) {
         if (once->node[i].word == ONCE_REFUSED && !once_doubts(once, i))
             return ONCE_LATE;
         open |= once->node[i].word == ONCE_AWAITED;
-        if (is_heard(once, i) && once->node[i].votes)
-            votes |= UINT32_C(1) << i;
     }
     if (open)
         return ONCE_OPEN;
-    return twins_count(&once->twins, votes) >= once->q ? ONCE_ENOUGH : ONCE_FEW;
+    return has_quorum(once) ? ONCE_ENOUGH : ONCE_FEW;
+}
+
+enum once_outcome once_taken(const struct once *once)
+{
+    return has_quorum(once) ? ONCE_ENOUGH : once_decide(once);
 }
 
 static bool is_later(const struct once_record *a, const struct once_record *b)
@@ -202,7 +214,22 @@ bool once_is_done(int64_t at_us, int64_t now_us, hf_dur period)
 
     if (at_us <= 0)
         return false;
-    return ago_us < 0 ? -ago_us < period_us : ago_us < period_us / 10 * ONCE_PART;
+    if (ago_us < 0)
+        return -ago_us < period_us || -ago_us <= ONCE_ALLOWANCE_MOST_MS * INT64_C(1000);
+    return ago_us < period_us / 10 * ONCE_PART;
+}
+
+hf_dur once_allowance(hf_dur period, hf_dur took)
+{
+    hf_dur most = hf_dur_min(hf_ns(period.ns / 2), hf_ms(ONCE_ALLOWANCE_MOST_MS));
+    hf_dur first = hf_dur_max(hf_dur_min(hf_ns(period.ns / 50), hf_ms(1000)), hf_ms(20));
+
+    return hf_dur_min(hf_dur_max(first, hf_ns(3 * took.ns)), most);
+}
+
+bool once_is_in_time(int64_t at_us, int64_t now_us, hf_dur allowance)
+{
+    return now_us <= at_us - allowance.ns / HF_NS_PER_US / 2;
 }
 
 hf_dur once_retention(hf_dur period)

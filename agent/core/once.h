@@ -7,7 +7,16 @@
  *  4. else writes the time, and starts the job once q nodes that may vote have taken it.
  * (!) Of two that ask, a node of both majorities has the earlier one's record when the later one asks, or refuses it
  * afterwards: so only one of them starts the job, whatever becomes of the lock between. A record that is on fewer nodes
- * counts: its writer may have started the job.
+ * counts: its writer may have started the job. So step 1 waits for every node, and step 4 for q nodes only.
+ *
+ * (!) The time in the record is the latest at which the job may start, a little ahead of the write. An agent that has q
+ * answers too late for it asks again from step 1. The next start of the job comes after a step 1, and nine tenths of the
+ * period after that time. So two starts are never closer, however late a node answers. Half of the allowance is left for
+ * the answer's way to the client, and for the start of the job there.
+ *
+ * An asker may ask again: its agent was killed, or too few nodes answered. It has the same number then, and finds its own
+ * record. It writes a new time before it starts the job, so the distance stays. (!) A client drops the number once it has
+ * been told to start the job.
  *
  * (!) One node that lies, or has a poisoned record, neither stops the job for good nor hides a run. What lies more than a
  * minute ahead of the nodes' clocks is doubted, unless q nodes show it: such a node counts as silent. It has no vote, so a
@@ -25,6 +34,8 @@
 
 /* Schedules start a job a little earlier at times: cron's minute, clocks that differ, the day of 23 hours in spring. */
 #define ONCE_PART 9 /* of ten */
+/* The time in a record is never further ahead of its write: a start in the future counts by this at least. */
+#define ONCE_ALLOWANCE_MOST_MS 4000
 
 /* What is done for one request, in this order. */
 enum once_step {
@@ -70,7 +81,8 @@ enum once_outcome {
 };
 
 /* The turn of a request's first step, which the others follow: after every one of an earlier holder of the same token, and
- * of this holder, as `held` tells; `last`: the one given out before, which counts for an agent. */
+ * of this holder, as `held` tells; `last`: the one that this lease was given before. (!) Not that of another lease: the next
+ * agent goes by `held` alone, and its turns must not be earlier. */
 int64_t once_turn(unsigned handoffs, hf_dur held, int64_t last);
 /* The turn of an operator's word that the last run does not count: after all of these askers, before all later ones. No step
  * of theirs that writes has that number. */
@@ -84,6 +96,8 @@ void once_refused(struct once *once, int node, uint64_t seen);
 void once_said(struct once *once, int node, bool votes, const struct once_record *record);
 /* (!) Not before every node that was asked has answered, or had the time: one of them may be the only one that remembers. */
 enum once_outcome once_decide(const struct once *once);
+/* Of a write: (!) q nodes that took it are enough, whatever the others say. A later asker then finds it on one of them. */
+enum once_outcome once_taken(const struct once *once);
 /* Whether what the node says counts for nothing: it lies too far ahead. */
 bool once_doubts(const struct once *once, int node);
 /* The latest who asked, of whom a node knows that is believed: only `seen` and `seen_turn`. */
@@ -99,6 +113,10 @@ bool once_is_of(const struct once_record *record, uint64_t fence, int64_t asker)
 bool once_differs(const struct once *once, const struct once_record *record);
 /* Whether a start at that time is of this period. A start in the future is, for up to a period: clocks were set back. */
 bool once_is_done(int64_t at_us, int64_t now_us, hf_dur period);
+/* How far ahead of its write a record's time is; `took`: how long a write that came too late took, 0: there was none. */
+hf_dur once_allowance(hf_dur period, hf_dur took);
+/* Whether a job of which q nodes have the record may still start. */
+bool once_is_in_time(int64_t at_us, int64_t now_us, hf_dur allowance);
 /* For how long nodes keep the record. */
 hf_dur once_retention(hf_dur period);
 

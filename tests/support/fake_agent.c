@@ -74,6 +74,7 @@ static void welcome_client(struct fake_agent *a, int client)
     static const uint8_t none[HF_COOKIE_LEN];
     struct attached *c = &a->clients[client];
     struct hf_welcome welcome = {
+        .minor = a->options.minor,
         .magic = HF_WIRE_MAGIC,
         .status = a->options.refuse,
         .major = HF_WIRE_MAJOR,
@@ -399,6 +400,17 @@ unsigned fake_agent_clients(struct fake_agent *a)
         n += a->clients[i].welcomed;
     pthread_mutex_unlock(&a->lock);
     return n;
+}
+
+uint64_t fake_agent_once(struct fake_agent *a, int status)
+{
+    uint64_t asker;
+
+    pthread_mutex_lock(&a->lock);
+    a->once_status = status;
+    asker = a->once_asker;
+    pthread_mutex_unlock(&a->lock);
+    return asker;
 }
 
 bool fake_agent_saw_reaped(struct fake_agent *a)

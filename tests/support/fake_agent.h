@@ -16,6 +16,7 @@ struct fake_agent_options {
     uint32_t ttl_ms;         /* default TTL; 0: 30,000 */
     int refuse;              /* status of every welcome */
     const char *refuse_text; /* and its sentence */
+    uint16_t minor;          /* version of the wire; 0: before all later requests */
     bool silent;             /* never welcomes anybody */
     unsigned hang_ups;       /* so many are turned away without a word first */
 };
@@ -56,5 +57,7 @@ unsigned fake_agent_waiters(struct fake_agent *agent);
 unsigned fake_agent_clients(struct fake_agent *agent);
 /* Whether a release of a run came with the word that its tree is reaped. */
 bool fake_agent_saw_reaped(struct fake_agent *agent);
+/* What hf_once() is answered from now on; at first HF_OK. Returns the asker of the last request, or 0. */
+uint64_t fake_agent_once(struct fake_agent *agent, int status);
 
 #endif

@@ -70,6 +70,8 @@ struct fake_agent {
     struct hf_text_pool *text;
     uint32_t generation[LEASES];
     uint64_t last_fence, last_number;
+    int once_status;
+    uint64_t once_asker; /* of the last request */
     struct attached clients[CLIENTS];
     struct held leases[LEASES];
     struct waiting waiters[WAITERS];

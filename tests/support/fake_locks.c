@@ -334,6 +334,10 @@ void fake_handle(struct fake_agent *a, int client, const struct hf_request_entry
             set_losing(a, lease, HF_LOSS_ASKED);
         answer(c, request, lease ? HF_OK : HF_ENOTHELD);
         break;
+    case HF_OP_ONCE:
+        a->once_asker = request->target;
+        answer(c, request, a->once_status);
+        break;
     default:
         answer(c, request, HF_OK);
     }

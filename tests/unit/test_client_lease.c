@@ -3,6 +3,7 @@
 
 #include "libclient/holdfast_admin.h"
 #include "libclient/holdfast_run.h"
+#include "shm/wire.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -457,6 +458,56 @@ static void a_child_does_not_keep_leases_alive(void **state)
     fake_agent_free(f.agent);
 }
 
+/* Its record may be on the nodes, and its job has not begun. */
+static void a_call_of_once_that_failed_leaves_its_number_to_the_next(void **state)
+{
+    const int failed[] = {HF_ENOQUORUM, HF_ELOST, HF_ENOQUORUM};
+    struct fake_agent_options options = {.minor = HF_WIRE_MINOR};
+    struct fixture f = fixture_start(&options);
+    hf_lease *lease = must_acquire(f.client, "a");
+    uint64_t first = 0, next;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        (void)fake_agent_once(f.agent, failed[i]);
+        assert_int_equal(hf_once(lease, 1000, NULL), failed[i]);
+        next = fake_agent_once(f.agent, HF_OK);
+        assert_true(next != 0);
+        assert_true(i == 0 || next == first);
+        first = next;
+    }
+    assert_int_equal(hf_once(lease, 1000, NULL), HF_OK);
+    next = fake_agent_once(f.agent, HF_OK);
+    assert_true(next == first);
+    /* (!) The job has started: another call finds its record, and is not its asker. */
+    assert_int_equal(hf_once(lease, 1000, NULL), HF_OK);
+    assert_true(fake_agent_once(f.agent, HF_EDONE) != first);
+    assert_int_equal(hf_once(lease, 1000, NULL), HF_EDONE);
+    next = fake_agent_once(f.agent, HF_OK);
+    assert_int_equal(hf_once(lease, 1000, NULL), HF_OK);
+    assert_true(fake_agent_once(f.agent, HF_OK) != next);
+    fixture_end(&f);
+}
+
+/* The lease itself is another one's later: its place is used again. */
+static void another_lease_has_another_number_of_once(void **state)
+{
+    struct fake_agent_options options = {.minor = HF_WIRE_MINOR};
+    struct fixture f = fixture_start(&options);
+    hf_lease *lease = must_acquire(f.client, "a");
+    uint64_t first;
+
+    (void)state;
+    (void)fake_agent_once(f.agent, HF_ENOQUORUM);
+    assert_int_equal(hf_once(lease, 1000, NULL), HF_ENOQUORUM);
+    first = fake_agent_once(f.agent, HF_OK);
+    assert_int_equal(hf_release(lease), HF_OK);
+    lease = must_acquire(f.client, "a");
+    assert_int_equal(hf_once(lease, 1000, NULL), HF_OK);
+    assert_true(fake_agent_once(f.agent, HF_OK) != first);
+    fixture_end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -478,6 +529,8 @@ int main(void)
         cmocka_unit_test(a_forked_child_holds_nothing),
         cmocka_unit_test(a_child_may_connect_for_itself),
         cmocka_unit_test(a_child_does_not_keep_leases_alive),
+        cmocka_unit_test(a_call_of_once_that_failed_leaves_its_number_to_the_next),
+        cmocka_unit_test(another_lease_has_another_number_of_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

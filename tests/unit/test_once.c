@@ -159,6 +159,55 @@ static void one_refusal_is_enough(void **state)
     assert_int_equal(once_decide(&once), ONCE_LATE);
 }
 
+/* (!) A node that answers late holds no start back; and a later asker finds the record on one of those that took it. */
+static void a_write_is_over_once_a_majority_took_it(void **state)
+{
+    struct once once = three_nodes();
+
+    (void)state;
+    once_said(&once, 0, true, &never);
+    assert_int_equal(once_taken(&once), ONCE_OPEN);
+    once_said(&once, 1, false, &never);
+    assert_int_equal(once_taken(&once), ONCE_OPEN);
+    once_said(&once, 1, true, &never);
+    assert_int_equal(once_taken(&once), ONCE_ENOUGH);
+    once_refused(&once, 2, 9);
+    assert_int_equal(once_taken(&once), ONCE_ENOUGH);
+    once_refused(&once, 1, 9);
+    assert_int_equal(once_taken(&once), ONCE_LATE);
+    once = three_nodes();
+    twins_pair(&once.twins, 0, 1);
+    once_said(&once, 0, true, &never);
+    once_said(&once, 1, true, &never);
+    assert_int_equal(once_taken(&once), ONCE_OPEN);
+    once_silent(&once, 2);
+    assert_int_equal(once_taken(&once), ONCE_FEW);
+}
+
+/* The time in a record is ahead of its write, so that the job starts before it; half of that is the client's. */
+static void a_start_is_in_time_or_asked_again(void **state)
+{
+    hf_dur none = hf_ms(0), ten = hf_ms(10000);
+
+    (void)state;
+    assert_int_equal(once_allowance(ten, none).ns, hf_ms(200).ns);
+    assert_int_equal(once_allowance(hf_ms(1000), none).ns, hf_ms(20).ns);
+    assert_int_equal(once_allowance(hour, none).ns, hf_ms(1000).ns);
+    assert_int_equal(once_allowance(ten, hf_ms(50)).ns, hf_ms(200).ns);
+    /* Half of it covers a write that takes as long again. */
+    assert_int_equal(once_allowance(ten, hf_ms(300)).ns, hf_ms(900).ns);
+    assert_int_equal(once_allowance(hour, hf_ms(9000)).ns, hf_ms(ONCE_ALLOWANCE_MOST_MS).ns);
+    assert_int_equal(once_allowance(hf_ms(1000), hf_ms(9000)).ns, hf_ms(500).ns);
+    assert_int_equal(once_allowance(hf_ms(10), none).ns, hf_ms(5).ns);
+    assert_true(once_is_in_time(NOW_US, NOW_US - 100000, hf_ms(200)));
+    assert_false(once_is_in_time(NOW_US, NOW_US - 99999, hf_ms(200)));
+    assert_false(once_is_in_time(NOW_US, NOW_US, hf_ms(200)));
+    /* (!) Such a time counts for whoever asks with a shorter period, too. */
+    assert_true(once_is_done(NOW_US + INT64_C(1000) * ONCE_ALLOWANCE_MOST_MS, NOW_US, hf_ms(1)));
+    assert_false(
+        once_is_done(NOW_US + INT64_C(1000) * ONCE_ALLOWANCE_MOST_MS + 1, NOW_US, hf_ms(1)));
+}
+
 static void late_words_change_nothing(void **state)
 {
     struct once once = three_nodes();
@@ -265,6 +314,8 @@ int main(void)
         cmocka_unit_test(a_start_far_ahead_is_doubted_unless_a_majority_shows_it),
         cmocka_unit_test(an_asker_far_ahead_is_doubted_unless_a_majority_shows_it),
         cmocka_unit_test(one_refusal_is_enough),
+        cmocka_unit_test(a_write_is_over_once_a_majority_took_it),
+        cmocka_unit_test(a_start_is_in_time_or_asked_again),
         cmocka_unit_test(late_words_change_nothing),
         cmocka_unit_test(an_asker_is_known_by_its_number),
         cmocka_unit_test(nine_tenths_of_the_period),

@@ -22,6 +22,8 @@
 #include "tools/run/signals.h"
 
 #define NS_PER_MS INT64_C(1000000)
+/* (!) Without -w, too: the nodes may have a record of a run that has not begun, which nobody else can begin. */
+#define NODES_MS 5000
 
 struct run {
     struct run_options wanted;
@@ -59,12 +61,15 @@ static bool acquire(struct run *run, hf_client *client, const struct guardian_pl
 static bool is_due(struct run *run, const struct hold *hold, struct guardian_plan *plan,
                    int *ret_code)
 {
+    int64_t until_ns = timeline_now_ns() + NODES_MS * NS_PER_MS;
     int status = HF_OK;
 
     if (run->wanted.once_per_ms)
         do /* nodes come back, as those of an agent that has just started; a loss ends it */
             status = hold_once(hold, run->wanted.once_per_ms, &plan->once_before);
-        while (status == HF_ENOQUORUM && acquire_sleep(&run->acquire, hold->client));
+        while (status == HF_ENOQUORUM &&
+               (timeline_now_ns() < until_ns ? acquire_pause(&run->acquire, hold->client)
+                                             : acquire_sleep(&run->acquire, hold->client)));
     if (status == HF_OK)
         return true;
     if (status != HF_EDONE || run->wanted.verbose || isatty(STDERR_FILENO))

@@ -23,10 +23,14 @@ struct order {
     struct once once;
 };
 
-/* A run that a lease took, for as long as the lease lives. Few leases have one, so no lease has room for it. */
+#define TRIES_MOST 3 /* of a write that q nodes take in time */
+
+/* What a lease asked, and the run that it took, for as long as the lease lives. Few leases ask, so no lease has room for it. */
 struct once_take {
     LIST_ENTRY(once_take) of_bucket;
     uint32_t slot, generation;
+    int64_t turn; /* given out last */
+    bool took;    /* if not, the rest means nothing */
     int64_t asker;
     int64_t before_us; /* the start that counts again when it is taken back; 0 none */
 };
@@ -42,10 +46,13 @@ struct inquiry {
     uint64_t fence; /* whole */
     enum once_step step;
     int64_t turn;
-    bool mends;                /* nobody waits for what is written */
-    bool forgets;              /* the last run counts no more */
-    bool told;                 /* by an operator, or only asked: it is about no lease */
-    int64_t at_us, ended;      /* to be written */
+    bool mends;           /* nobody waits for what is written */
+    bool forgets;         /* the last run counts no more */
+    bool told;            /* by an operator, or only asked: it is about no lease */
+    int64_t at_us, ended; /* to be written */
+    hf_dur allowance;     /* how far ahead of the write `at_us` is */
+    hf_time wrote;
+    int tries;
     struct once_record before; /* the start that was found */
     struct hf_wire_holder by;  /* who wrote it; of a run of this host: who runs it */
     struct hf_wire_holder said_by[HF_NODES_MAX]; /* who wrote that node's */
@@ -94,7 +101,7 @@ static void take_free(struct once_take *take)
     free(take);
 }
 
-/* NULL: this agent knows of no run that this very lease took. Those of leases that are over go. */
+/* NULL: this very lease has not asked this agent. Those of leases that are over go. */
 static struct once_take *take_find(struct queries *queries, uint32_t slot,
                                    uint32_t generation) IN_BROKER_THREAD
 {
@@ -110,23 +117,46 @@ static struct once_take *take_find(struct queries *queries, uint32_t slot,
     return found;
 }
 
-/* Without memory the run cannot be taken back: it counts. */
+static struct once_take *take_make(struct queries *queries, uint32_t slot,
+                                   uint32_t generation) IN_BROKER_THREAD
+{
+    struct once_take *take = take_find(queries, slot, generation);
+
+    if (take)
+        return take;
+    take = calloc(1, sizeof(*take));
+    if (!take)
+        return NULL;
+    take->slot = slot;
+    take->generation = generation;
+    LIST_INSERT_HEAD(takes_of(queries, slot), take, of_bucket);
+    return take;
+}
+
 static void take_note(struct inquiry *i) IN_BROKER_THREAD
 {
     struct once_take *take = take_find(i->queries, i->slot, i->generation);
 
-    if (!take) {
-        take = calloc(1, sizeof(*take));
-        if (!take)
-            return;
-        take->slot = i->slot;
-        take->generation = i->generation;
-        LIST_INSERT_HEAD(takes_of(i->queries, i->slot), take, of_bucket);
-    } else if (take->asker == i->asker) { /* the request came again: what it finds is its own */
+    if (!take) /* the lease is over */
+        return;
+    if (take->took && take->asker == i->asker) /* it asks again: what it finds is its own */
         i->before.at_us = take->before_us;
-    }
+    take->took = true;
     take->asker = i->asker;
     take->before_us = i->before.at_us;
+}
+
+/* HF_ENOMEM: without memory of the turn, a second request of the lease would have the same one. */
+static int take_turn(struct inquiry *i, const struct lease *lease) IN_BROKER_THREAD
+{
+    struct once_take *take = take_make(i->queries, i->slot, i->generation);
+
+    if (!take)
+        return HF_ENOMEM;
+    take->turn = once_turn(fence_handoffs(lease->fence), hf_time_since(clock_now(), lease->since),
+                           take->turn);
+    i->turn = take->turn;
+    return HF_OK;
 }
 
 static bool send_to(struct inquiry *i, int node, struct order *order) IN_BROKER_THREAD
@@ -192,9 +222,10 @@ static void too_few(struct inquiry *i) IN_BROKER_THREAD
 {
     char text[120];
 
-    snprintf(text, sizeof(text),
-             "fewer than %d of %d nodes that may vote told when the job last ran, or took it down",
-             i->queries->q, i->queries->n);
+    snprintf(
+        text, sizeof(text),
+        "fewer than %d of %d nodes that may vote told when the job last ran, or took it down%s",
+        i->queries->q, i->queries->n, i->tries == TRIES_MOST ? " in time" : "");
     answer(i, HF_ENOQUORUM, text);
 }
 
@@ -202,7 +233,7 @@ static void done_already(struct inquiry *i, int64_t now) IN_BROKER_THREAD
 {
     struct locks *locks = i->queries->locks;
     const struct lease *lease = resources_lease(locks, i->slot, i->generation);
-    int64_t ago_ms = (now - i->before.at_us) / 1000;
+    int64_t ago_ms = now > i->before.at_us ? (now - i->before.at_us) / 1000 : 0;
     char text[160];
 
     if (lease)
@@ -245,7 +276,7 @@ static void looked(struct inquiry *i) IN_BROKER_THREAD
     bool ours;
 
     find(i, once, now);
-    /* Then its request came again after a reconnect. */
+    /* Then it asks again: after a reconnect, or since an answer was missing or too late. */
     ours = once_is_of(&i->before, fence_node_part(i->fence), i->asker);
     if (!ours && once_is_done(i->before.at_us, now, i->period)) {
         done_already(i, now);
@@ -256,7 +287,8 @@ static void looked(struct inquiry *i) IN_BROKER_THREAD
         i->at_us = i->before.at_us;
         i->ended = i->before.ended;
     } else {
-        i->at_us = now;
+        i->at_us = now + i->allowance.ns / HF_NS_PER_US;
+        i->wrote = clock_now();
         is_ours(i);
         if (ours)
             i->before.at_us = 0;
@@ -265,13 +297,59 @@ static void looked(struct inquiry *i) IN_BROKER_THREAD
     send_all(i, ONCE_WRITE);
 }
 
+static void begin(struct inquiry *i, enum once_step step) IN_BROKER_THREAD;
+
+/* (!) Not in the same inquiry: a late answer to its first write is none to the second. */
+static int ask_again(struct inquiry *i, hf_dur took) IN_BROKER_THREAD
+{
+    const struct lease *lease = resources_lease(i->queries->locks, i->slot, i->generation);
+    struct session *s = i->session;
+    struct inquiry *again;
+
+    if (!lease)
+        return HF_ELOST;
+    again = calloc(1, sizeof(*again));
+    if (!again)
+        return HF_ENOMEM;
+    again->queries = i->queries;
+    again->id = i->id;
+    again->asker = i->asker;
+    again->period = i->period;
+    again->fence = i->fence;
+    again->slot = i->slot;
+    again->generation = i->generation;
+    again->allowance = once_allowance(i->period, took);
+    again->tries = i->tries;
+    again->key_len = i->key_len;
+    memcpy(again->key, i->key, i->key_len);
+    again->by.pttl_ms = -2;
+    (void)take_turn(again, lease); /* it has asked, so there is memory of it */
+    i->session = NULL;
+    LIST_REMOVE(i, of_session);
+    again->session = s;
+    LIST_INSERT_HEAD(&again->queries->inquiries, again, all);
+    LIST_INSERT_HEAD(&s->inquiries, again, of_session);
+    begin(again, ONCE_LOOK);
+    return HF_OK;
+}
+
 static void written(struct inquiry *i, enum once_outcome outcome) IN_BROKER_THREAD
 {
-    if (outcome == ONCE_ENOUGH) {
+    int status = HF_OK;
+
+    if (outcome == ONCE_ENOUGH && once_is_in_time(i->at_us, now_us(i), i->allowance)) {
         answer(i, HF_OK, "");
         return;
     }
-    too_few(i);
+    if (outcome == ONCE_ENOUGH && ++i->tries < TRIES_MOST) {
+        status = ask_again(i, hf_time_since(clock_now(), i->wrote));
+        if (status == HF_OK)
+            return;
+    }
+    if (status < 0)
+        answer(i, status, "");
+    else
+        too_few(i);
     /* The job is not started: else whoever asks next takes it for done. */
     i->mends = true;
     i->at_us = i->before.at_us;
@@ -314,7 +392,8 @@ static void tell_of_doubts(struct inquiry *i) IN_BROKER_THREAD
 
 static void review(struct inquiry *i) IN_BROKER_THREAD
 {
-    enum once_outcome outcome = once_decide(&i->orders[i->step].once);
+    const struct once *once = &i->orders[i->step].once;
+    enum once_outcome outcome = i->step == ONCE_WRITE ? once_taken(once) : once_decide(once);
     bool few = outcome == ONCE_FEW || (i->step != ONCE_LOOK && outcome != ONCE_ENOUGH);
 
     if (outcome == ONCE_OPEN || i->mends || !i->session)
@@ -454,6 +533,7 @@ void onces_ask(struct queries *queries, struct session *s, const struct hf_reque
     struct locks *locks = queries->locks;
     const struct lease *lease = resources_lease(locks, q->slot, q->generation);
     const struct once_take *take;
+    enum once_step step;
     struct inquiry *i;
 
     if (queries->going) {
@@ -474,7 +554,7 @@ void onces_ask(struct queries *queries, struct session *s, const struct hf_reque
     }
     take = take_find(queries, q->slot, q->generation);
     /* (!) By our memory and not by its word: who may take a name may not have others' runs forgotten. */
-    if (q->flags & HF_REQ_TAKE_BACK && !take) {
+    if (q->flags & HF_REQ_TAKE_BACK && (!take || !take->took)) {
         refuse(s, q, HF_ENOTHELD, "this agent knows of no run that began under this lease");
         return;
     }
@@ -484,12 +564,17 @@ void onces_ask(struct queries *queries, struct session *s, const struct hf_reque
     i->slot = q->slot;
     i->generation = q->generation;
     i->period = hf_ms(q->period_ms);
+    i->allowance = once_allowance(i->period, hf_ms(0));
     i->fence = lease->fence;
-    i->turn = queries->once_turn = once_turn(
-        fence_handoffs(lease->fence), hf_time_since(clock_now(), lease->since), queries->once_turn);
     i->key_len = lease->key_len;
     memcpy(i->key, lease_key(lease), lease->key_len);
-    begin(i, step_of(i, q, take));
+    step = step_of(i, q, take);
+    if (take_turn(i, lease) < 0) {
+        answer(i, HF_ENOMEM, "");
+        inquiry_free(i);
+        return;
+    }
+    begin(i, step);
 }
 
 void onces_drop_session(struct session *s)

@@ -34,7 +34,6 @@ struct queries {
     const uint8_t *hash_key; /* of the locks; for `waiting` */
     LIST_HEAD(, fanout) fanouts;
     LIST_HEAD(, inquiry) inquiries;
-    int64_t once_turn;                                    /* given out last */
     LIST_HEAD(once_take_list, once_take) once_takes[256]; /* by slot */
     unsigned fanout_count;
     struct query_list waiting[64]; /* by key */
