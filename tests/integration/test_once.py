@@ -393,7 +393,7 @@ def started_us(run):
 
 def not_after_its_record(run, agent):
     """The time in the record is the latest at which the job may start: the next start is judged by it."""
-    assert has_run(run.holdfast("run", "-v", "--once-per", "30s", "job", "--", *WRITES_TIME, agent=agent))
+    assert has_run(run.holdfast("run", "-v", "--once-per", "10s", "job", "--", *WRITES_TIME, agent=agent))
     at = max(int(node.cmd("HGET", KEY, "at") or 0) for node in run.nodes[:2])
     late_s = (started_us(run)[-1] - at) / 1e6
     print(f"# the job started {late_s:+.3f} s after the time in its record")
