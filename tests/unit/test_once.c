@@ -190,10 +190,10 @@ static void a_start_is_in_time_or_asked_again(void **state)
     hf_dur none = hf_ms(0), ten = hf_ms(10000);
 
     (void)state;
-    assert_int_equal(once_allowance(ten, none).ns, hf_ms(200).ns);
-    assert_int_equal(once_allowance(hf_ms(1000), none).ns, hf_ms(20).ns);
+    assert_int_equal(once_allowance(ten, none).ns, hf_ms(500).ns);
+    assert_int_equal(once_allowance(hf_ms(1000), none).ns, hf_ms(50).ns);
     assert_int_equal(once_allowance(hour, none).ns, hf_ms(1000).ns);
-    assert_int_equal(once_allowance(ten, hf_ms(50)).ns, hf_ms(200).ns);
+    assert_int_equal(once_allowance(ten, hf_ms(50)).ns, hf_ms(500).ns);
     /* Half of it covers a write that takes as long again. */
     assert_int_equal(once_allowance(ten, hf_ms(300)).ns, hf_ms(900).ns);
     assert_int_equal(once_allowance(hour, hf_ms(9000)).ns, hf_ms(ONCE_ALLOWANCE_MOST_MS).ns);
