@@ -55,6 +55,7 @@ enum hf_node_refusal {
     HF_REFUSED_AUTH,
     HF_REFUSED_FLEET,      /* its sentinel names another ttl_max, N, list or key formats */
     HF_REFUSED_REPLICATED, /* it has replicas, or had a failover */
+    HF_REFUSED_MISPLACED,  /* this host's configuration has another node's address for it */
 };
 
 enum hf_quarantine_reason {

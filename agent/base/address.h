@@ -35,6 +35,7 @@ struct node_address {
     /* Where the password is; "": not in a file of its own. */
     char password_file[NODE_ADDRESS_FILE_MAX + 1];
     char as[HF_NODE_TEXT_MAX + 1]; /* the seat that it is; "": none is given */
+    int line;                      /* of the configuration file; 0: not of a file */
 };
 
 /* HF_OK; or HF_EINVAL, with a sentence in `why` that names the text and what is wrong with it.

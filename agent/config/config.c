@@ -358,6 +358,8 @@ static int load(struct config_load *l, int argc, char **argv)
     if (rc < 0)
         return rc;
     choose_file(l, report->file, sizeof(report->file));
+    if (strlen(report->file) < sizeof(l->config.file))
+        memcpy(l->config.file, report->file, strlen(report->file) + 1);
     if (l->again && !report->file[0])
         return config_wrong(l, "start the agent with --config FILE: it has only the options of its "
                                "command line, and there is no file to read again");

@@ -24,6 +24,7 @@ struct config {
     char name[HF_AGENT_NAME_MAX + 1];
     char runtime_dir[512]; /* DIR/NAME: sock, journal, lock */
     bool system;           /* table /holdfast.NAME rather than /holdfast-UID.NAME */
+    char file[128];        /* that was read, for people; "": none, or its path is too long */
     struct node_address nodes[HF_NODES_MAX];
     int node_count;
     char password_file[NODE_ADDRESS_FILE_MAX + 1]; /* of nodes that have no password of their own */

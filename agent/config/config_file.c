@@ -73,6 +73,7 @@ static void take_setting(struct config_load *l, int line, const char *key, const
         (void)config_wrong_line(l, line, "%s", why);
     } else if (l->config.node_count > nodes) {
         report->node_line[nodes] = line;
+        l->config.nodes[nodes].line = line;
     }
 }
 

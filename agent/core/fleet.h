@@ -45,12 +45,14 @@ struct fleet_node {
     /* (!) Of a server that had our record and was left for the seat: only that very server is the node. It is known by its
      * nonce; or by its run id, for a clock step may have changed the nonce meanwhile. "": none */
     char left[TRUST_NONCE_LEN + 1], left_run_id[TRUST_RUN_ID_LEN + 1];
-    char run_id[TRUST_RUN_ID_LEN + 1]; /* of the one that answers; "" not known */
-    bool there;                        /* it answers, and nothing but its record is against it */
-    bool proven;                       /* it has not forgotten anything within a quarantine */
+    char left_at[HF_NODE_TEXT_MAX + 1]; /* where it was left */
+    char run_id[TRUST_RUN_ID_LEN + 1];  /* of the one that answers; "" not known */
+    bool there;                         /* it answers, and nothing but its record is against it */
+    bool proven;                        /* it has not forgotten anything within a quarantine */
     char peer[HF_NODE_TEXT_MAX + 1];
     char configured[HF_NODE_TEXT_MAX +
                     1]; /* the seat that the configuration names; "": a name, or unknown */
+    int line;           /* of the configuration file, that names the node; 0: of no file */
     enum fleet_said said;
     char digest[FLEET_DIGEST_LEN + 1]; /* in its last answer; "" none */
     char nonce[TRUST_NONCE_LEN + 1];   /* of the sentinel beside it; "" none */
@@ -67,6 +69,7 @@ struct fleet_node {
 struct fleet {
     int n;
     bool anew; /* --new-list: only a record of the very servers that are connected is gone by */
+    char file[128];          /* this host's configuration file; "": none */
     struct fleet_record own; /* by the configuration: ids, ttl_max and keys; no addresses */
     hf_time started;
     bool known;
@@ -103,6 +106,10 @@ void fleet_restore_shown(struct fleet *fleet, hf_time shown);
 
 /* The seat that the configuration itself names for a node; "": it has a name, which leads somewhere. */
 void fleet_on_configured(struct fleet *fleet, int node, const char *seat);
+/* A running agent's configuration was read again. Where it names the seat, no other server was meant: as at a start. */
+void fleet_on_reload(struct fleet *fleet, int node, const char *seat);
+/* For people: where a node is configured. */
+void fleet_on_written(struct fleet *fleet, int node, const char *file, int line);
 /* A node is connected, and as what seat; or it is gone. */
 void fleet_on_up(struct fleet *fleet, int node, const char *peer);
 void fleet_on_down(struct fleet *fleet, int node);
@@ -188,6 +195,8 @@ bool fleet_says(const struct fleet *fleet, int node, const char *digest);
 /* It has our record, whether it counts by it or not. */
 bool fleet_shows(const struct fleet *fleet, int node);
 bool fleet_is_stranger(const struct fleet *fleet, int node);
+/* The node whose seat this host's configuration has for it, if it is refused for that (fleet_is_stranger()); -1: none. */
+int fleet_misplaced(const struct fleet *fleet, int node);
 bool fleet_is_of_these_servers(const struct fleet *fleet, const struct fleet_record *record);
 bool fleet_is_akin(const struct fleet *fleet, const struct fleet_record *record);
 /* It is a member of the list that our record leads to. */

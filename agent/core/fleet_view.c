@@ -78,6 +78,18 @@ void fleet_on_configured(struct fleet *f, int i, const char *seat)
     memcpy(f->node[i].configured, seat, strlen(seat) + 1);
 }
 
+void fleet_on_reload(struct fleet *f, int i, const char *seat)
+{
+    if (f->known && strcmp(fleet_place(f, i)->address, seat) == 0)
+        f->node[i].left[0] = '\0';
+}
+
+void fleet_on_written(struct fleet *f, int i, const char *file, int line)
+{
+    f->node[i].line = line;
+    snprintf(f->file, sizeof(f->file), "%s", line ? file : "");
+}
+
 void fleet_on_up(struct fleet *f, int i, const char *peer)
 {
     f->node[i].there = f->node[i].proven = false;
@@ -94,6 +106,8 @@ void fleet_on_down(struct fleet *f, int i)
 
     memcpy(gone.configured, node->configured, sizeof(gone.configured));
     memcpy(gone.left, node->left, sizeof(gone.left));
+    memcpy(gone.left_at, node->left_at, sizeof(gone.left_at));
+    gone.line = node->line;
     memcpy(gone.left_run_id, node->left_run_id, sizeof(gone.left_run_id));
     *node = gone;
 }
@@ -106,6 +120,7 @@ void fleet_on_leave(struct fleet *f, int i)
         return;
     memcpy(node->left, node->nonce, sizeof(node->left));
     memcpy(node->left_run_id, node->run_id, sizeof(node->left_run_id));
+    memcpy(node->left_at, node->peer, sizeof(node->left_at));
 }
 
 void fleet_on_server(struct fleet *f, int i, const char *run_id)
@@ -137,6 +152,16 @@ bool fleet_is_stranger(const struct fleet *f, int i)
     return f->known && node->left[0] && node->said != FLEET_SAID_NOTHING &&
            strcmp(node->left, node->nonce) != 0 &&
            !(node->run_id[0] && strcmp(node->left_run_id, node->run_id) == 0);
+}
+
+int fleet_misplaced(const struct fleet *f, int i)
+{
+    if (!fleet_is_stranger(f, i))
+        return -1;
+    for (int k = 0; k < f->n; k++)
+        if (k != i && strcmp(fleet_place(f, k)->address, f->node[i].left_at) == 0)
+            return k;
+    return -1;
 }
 
 /* At the seat it is the one that was left: from here on what it forgets is a node's forgetting. */

@@ -48,13 +48,53 @@ static void say_not_akin(const struct fleet *f, int i, char *ret_text, size_t si
         (void)fleet_record_differs(theirs, &f->own, id, ret_text, size);
 }
 
+/* " (line 3 of FILE)", or of several nodes " (lines 3 and 4 of FILE)"; "" for what is in no file. */
+static void say_where(const struct fleet *f, int i, int k, char *ret_text, size_t size)
+{
+    ret_text[0] = '\0';
+    if (f->file[0] && f->node[i].line && (k < 0 || f->node[k].line)) {
+        if (k < 0)
+            snprintf(ret_text, size, " (line %d of %s)", f->node[i].line, f->file);
+        else
+            snprintf(ret_text, size, " (lines %d and %d of %s)", f->node[i].line, f->node[k].line,
+                     f->file);
+    }
+}
+
+/* (!) as= would vouch for another node's server. */
+static void say_misplaced(const struct fleet *f, int i, int k, char *ret_text, size_t size)
+{
+    int first = i < k ? i : k, second = i < k ? k : i;
+    char where[sizeof(f->file) + 48];
+
+    if (strcmp(f->node[k].left_at, fleet_place(f, i)->address) == 0) {
+        say_where(f, first, second, where, sizeof(where));
+        snprintf(ret_text, size,
+                 "this host's configuration has the addresses of nodes %s and %s the other way "
+                 "round%s; write %s=%s and %s=%s there, and restart the agent",
+                 fleet_place(f, first)->id, fleet_place(f, second)->id, where,
+                 fleet_place(f, first)->id, fleet_place(f, first)->address,
+                 fleet_place(f, second)->id, fleet_place(f, second)->address);
+    } else {
+        say_where(f, i, -1, where, sizeof(where));
+        snprintf(ret_text, size,
+                 "this host's configuration has the address of node %s for node %s%s; write %s=%s "
+                 "there, and restart the agent",
+                 fleet_place(f, k)->id, fleet_place(f, i)->id, where, fleet_place(f, i)->id,
+                 fleet_place(f, i)->address);
+    }
+}
+
 bool fleet_is_foreign(const struct fleet *f, int i, char *ret_text, size_t size)
 {
     const struct fleet_node *node = &f->node[i];
     const char *id = f->own.seat[i].id;
+    int misplaced = fleet_misplaced(f, i);
 
     ret_text[0] = '\0';
-    if (fleet_is_stranger(f, i))
+    if (misplaced >= 0)
+        say_misplaced(f, i, misplaced, ret_text, size);
+    else if (fleet_is_stranger(f, i))
         snprintf(ret_text, size,
                  "say as=%s behind the address of node %s, if that leads to the fleet's server: "
                  "another one is at %s for this host",

@@ -149,7 +149,7 @@ static enum hf_node_refusal refusal_by_facts(const struct node_trust *t,
         return HF_REFUSED_REPLICATED;
     if (facts->evicts && !(allowed & TRUST_ALLOW_EVICTION))
         return HF_REFUSED_EVICTION;
-    if (standing == HF_REFUSED_FLEET)
+    if (standing == HF_REFUSED_FLEET || standing == HF_REFUSED_MISPLACED)
         return standing;
     return HF_REFUSED_NOT;
 }

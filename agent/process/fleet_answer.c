@@ -128,6 +128,15 @@ static void put_node(FILE *out, const struct fleet_shown_node *node, hf_time now
     fputc('\n', out);
 }
 
+/* Of two nodes it is said once. */
+static bool is_said(const struct fleet_shown *shown, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (strcmp(shown->node[k].misplaced, shown->node[i].misplaced) == 0)
+            return true;
+    return false;
+}
+
 void fleet_answer(const struct fleet_shown *shown, hf_time now, FILE *out)
 {
     fprintf(out, "fleet 1\nknown %s\n", yes(shown->known));
@@ -135,6 +144,9 @@ void fleet_answer(const struct fleet_shown *shown, hf_time now, FILE *out)
         put_record(out, shown, now);
     for (int i = 0; i < shown->count; i++)
         put_node(out, &shown->node[i], now);
+    for (int i = 0; i < shown->count; i++)
+        if (!is_said(shown, i))
+            put_text(out, "misplaced", shown->node[i].misplaced);
     put_text(out, "waits", shown->waits);
     put_text(out, "differs", shown->differs);
     fputs("end\n", out);

@@ -33,6 +33,7 @@ struct fleet_shown_node {
     /* By which this host reaches it where as=SEAT is configured; else "". */
     char link[HF_NODE_TEXT_MAX + 1];
     char peer[HF_NODE_TEXT_MAX + 1]; /* where this agent is connected; "": nowhere */
+    char misplaced[512]; /* its address is wrong in this host's configuration, and how; "" */
     enum fleet_word word;
     bool counts;   /* its answers count: it is at its seat, and has our record */
     bool mute;     /* it gives no votes yet */

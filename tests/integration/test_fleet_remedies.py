@@ -187,4 +187,47 @@ def long_ttl_max(run):
     refused(run, "ttl-max", "4s", code=NOT_NOW, says=["wait 88", "keep the nodes up"])
 
 
+# --- this host's configuration file ----------------------------------------------------------------------
+
+
+@scenario("a file with the addresses of two nodes the other way round: the log, status, fleet and doctor name both, the file and the lines; "
+          "corrected it is well, by a reload and by a restart")
+def swapped_addresses(run):
+    run.redis(3)
+    votes(run, agent=host(run, "a"))
+    a, b, c = run.nodes
+    file = run.dir / "agent.conf"
+
+    def write(one, two):
+        file.write_text(f"# Two lines of remarks.\n#\nnode = n1={one.address}\nnode = n2={two.address}\nnode = n3={c.address}\n"
+                        f"ttl = {TTL_S}s\nttl_max = {TTL_S}s\n")
+
+    told = (f"this host's configuration has the addresses of nodes n1 and n2 the other way round (lines 3 and 4 of {file}); "
+            f"write n1={a.seat} and n2={b.seat} there, and restart the agent")
+    for again in ("reload", "restart"):
+        write(b, a)
+        agent = run.agent("b", nodes=[], options=["--config", file], wait=False)
+        for node in ("n1", "n2"):
+            agent.wait_err(re.escape(f"node {node} is refused: {told}"))
+        assert "as=" not in agent.err and "another ttl_max" not in agent.err, agent.err
+        rows = run.holdfast("status", agent=agent).out
+        assert rows.count("this host's configuration has the addresses of n1 and n2 the other way round; holdfast doctor names the lines") == 2, rows
+        nodes = run.holdfast("nodes", "--json", agent=agent).json["nodes"]
+        assert [node["refusal"] for node in nodes] == ["misplaced", "misplaced", None], nodes
+        assert told in run.holdfast("fleet", agent=agent).out
+        assert run.holdfast("fleet", "--json", agent=agent).json["misplaced"] == [told]
+        found = {(one["text"], one["remedy"]) for one in run.holdfast("doctor", "--json", agent=agent).json["findings"]}
+        assert tuple(told.split("; ")) in found, found
+        assert not [remedy for _, remedy in found if remedy and ("as=" in remedy or "ttl_max" in remedy)], found
+        write(a, b)
+        if again == "reload":
+            assert run.holdfast("reload", agent=agent).rc == 0
+        else:
+            agent.stop()
+            agent = run.agent("b", nodes=[], options=["--config", file], wait=False)
+        votes(run, agent=agent)
+        assert not run.holdfast("fleet", "--json", agent=agent).json["misplaced"]
+        agent.stop()
+
+
 main()

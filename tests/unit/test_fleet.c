@@ -503,6 +503,41 @@ static void who_is_at_the_seat_of_a_server_that_was_left_is_that_server(void **s
     assert_true(fleet_counts(&w.fleet, 1));
 }
 
+/* This host's configuration file has the addresses of two nodes the other way round. */
+static void nodes_whose_addresses_are_swapped_are_told_with_their_lines(void **state)
+{
+    static const char *const nonces[] = {"00000000000000000000000000000000",
+                                         "11111111111111111111111111111111"};
+    char text[512];
+    struct world w;
+
+    (void)state;
+    founded(&w);
+    for (int i = 0; i < 2; i++) {
+        fleet_on_written(&w.fleet, i, "/etc/h.conf", 3 + i);
+        fleet_on_down(&w.fleet, i);
+        fleet_on_up(&w.fleet, i, fleet_place(&w.fleet, !i)->address);
+        (void)fleet_on_answer(&w.fleet, i, nonces[!i], w.fleet.digest, w.now, w.now);
+        fleet_on_leave(&w.fleet, i);
+        fleet_on_down(&w.fleet, i);
+    }
+    for (int i = 0; i < 2; i++) {
+        up(&w, i);
+        hear(&w, i, w.now);
+        assert_int_equal(fleet_misplaced(&w.fleet, i), !i);
+        assert_true(fleet_is_foreign(&w.fleet, i, text, sizeof(text)));
+        assert_non_null(strstr(text, "the addresses of nodes a and b the other way round (lines 3 "
+                                     "and 4 of /etc/h.conf); write a=10.0.0.1:6379 and "
+                                     "b=10.0.0.2:6379 there, and restart the agent"));
+        assert_null(strstr(text, "as="));
+    }
+    assert_int_equal(fleet_misplaced(&w.fleet, 2), -1);
+    for (int i = 0; i < 2; i++) /* corrected */
+        fleet_on_reload(&w.fleet, i, fleet_place(&w.fleet, i)->address);
+    assert_int_equal(fleet_misplaced(&w.fleet, 0), -1);
+    assert_false(fleet_is_foreign(&w.fleet, 0, text, sizeof(text)));
+}
+
 /* It would have too few servers for good. */
 static void nodes_that_are_one_server_found_nothing(void **state)
 {
@@ -923,6 +958,7 @@ int main(void)
         cmocka_unit_test(a_majority_with_a_record_of_a_later_format_is_told_with_the_remedy),
         cmocka_unit_test(another_server_than_the_seat_does_not_count),
         cmocka_unit_test(who_is_at_the_seat_of_a_server_that_was_left_is_that_server),
+        cmocka_unit_test(nodes_whose_addresses_are_swapped_are_told_with_their_lines),
         cmocka_unit_test(nodes_that_are_one_server_found_nothing),
         cmocka_unit_test(a_server_that_was_left_is_known_by_its_run_id),
         cmocka_unit_test(a_server_that_was_left_and_found_again_may_forget),

@@ -316,7 +316,7 @@ static void test_words(void **state)
     (void)state;
     for (uint32_t reason = 0; reason <= HF_LOSS_FENCE; reason++)
         assert_string_not_equal(hf_loss_word(reason), "unknown");
-    for (uint32_t refusal = HF_REFUSED_REPLICA; refusal <= HF_REFUSED_REPLICATED; refusal++)
+    for (uint32_t refusal = HF_REFUSED_REPLICA; refusal <= HF_REFUSED_MISPLACED; refusal++)
         says_all(hf_why_refused(refusal), true);
     for (uint32_t error = HF_NODE_ERR_RESOLVE; error <= HF_NODE_ERR_WANTS_TLS; error++)
         says_all(hf_why_failed(error), false);

@@ -77,6 +77,21 @@ static void look_at_record(struct doctor *doctor, const struct fleet_told *told)
                       told->version, told->state);
 }
 
+/* "what is so; what to do" */
+static void look_at_misplaced(struct doctor *doctor, const char *told)
+{
+    char text[TEXT_SIZE], *remedy;
+
+    text_escape_str(text, sizeof(text), told);
+    remedy = strstr(text, "; ");
+    if (remedy) {
+        *remedy = '\0';
+        remedy += strlen("; ");
+    }
+    doctor_report(doctor, FINDING_FAIL, "nodes.addresses", remedy ? remedy : "see holdfast fleet",
+                  "%s", text);
+}
+
 /* (!) as=SEAT vouches for whatever answers at the address before it: with the address that was, a server that has left would
  * be a node of this host alone. */
 static void look_at_addresses(struct doctor *doctor, const struct fleet_told *told)
@@ -84,10 +99,12 @@ static void look_at_addresses(struct doctor *doctor, const struct fleet_told *to
     char text[TEXT_SIZE], remedy[TEXT_SIZE], id[4 * HF_NODE_TEXT_MAX + 1],
         seat[4 * HF_NODE_TEXT_MAX + 1], link[4 * HF_NODE_TEXT_MAX + 1];
 
+    for (int i = 0; i < told->misplaced_count; i++)
+        look_at_misplaced(doctor, told->misplaced[i]);
     for (int i = 0; i < told->count; i++) {
         const struct fleet_told_node *node = &told->node[i];
 
-        if (!node->elsewhere)
+        if (!node->elsewhere || told->misplaced_count)
             continue;
         text_escape_str(id, sizeof(id), node->id);
         text_escape_str(seat, sizeof(seat), node->seat);

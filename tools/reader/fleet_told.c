@@ -166,6 +166,12 @@ static bool take_differs(struct fleet_told *t, char *rest)
     return rest && hf_text_read(rest, t->differs, sizeof(t->differs));
 }
 
+static bool take_misplaced(struct fleet_told *t, char *rest)
+{
+    return t->misplaced_count < HF_NODES_MAX && rest &&
+           hf_text_read(rest, t->misplaced[t->misplaced_count++], TOLD_TEXT_SIZE);
+}
+
 static const struct {
     const char *key;
     bool (*take)(struct fleet_told *told, char *rest);
@@ -185,6 +191,7 @@ static const struct {
     {"settles_ms", take_settles},
     {"file_ttl_max_ms", take_file_ttl_max},
     {"told_version", take_told_version},
+    {"misplaced", take_misplaced},
 };
 
 static bool take_line(struct fleet_told *told, char *line)

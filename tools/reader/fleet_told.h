@@ -47,6 +47,8 @@ struct fleet_told {
     char by_host[64];
     int count;
     struct fleet_told_node node[HF_NODES_MAX];
+    int misplaced_count; /* what is wrong with addresses in this host's configuration file */
+    char misplaced[HF_NODES_MAX][TOLD_TEXT_SIZE];
     char waits[TOLD_TEXT_SIZE], differs[TOLD_TEXT_SIZE]; /* "": nothing */
 };
 

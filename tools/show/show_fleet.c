@@ -161,13 +161,15 @@ static void print_change(const struct fleet_told *told)
 
 static void print_remarks(const struct fleet_told *told)
 {
-    char text[4 * WORD_SIZE];
+    char text[4 * TOLD_TEXT_SIZE];
 
     if (fleet_told_narrow(told))
         print_change(told);
     for (int i = 0; i < told->count; i++)
         if (told->node[i].elsewhere)
             printf("%s\n", fleet_told_elsewhere(text, sizeof(text), &told->node[i]));
+    for (int i = 0; i < told->misplaced_count; i++)
+        printf("%s\n", text_escape_str(text, sizeof(text), told->misplaced[i]));
     if (*told->differs)
         printf("this host may take no locks: %s\n",
                text_escape_str(text, sizeof(text), told->differs));
@@ -260,6 +262,10 @@ void show_fleet_json(struct json_out *out, const struct fleet_told *told)
     json_array_begin(out, "nodes");
     for (int i = 0; i < told->count; i++)
         json_element(out, node_json(&told->node[i]));
+    json_array_end(out);
+    json_array_begin(out, "misplaced");
+    for (int i = 0; i < told->misplaced_count; i++)
+        json_element(out, json_text_str(told->misplaced[i]));
     json_array_end(out);
     json_member(out, "waits", json_word(told->waits));
     json_member(out, "differs", json_word(told->differs));

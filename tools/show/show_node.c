@@ -13,6 +13,13 @@
 #define ID_WIDTH_MAX 40
 #define WHY_SIZE     2048
 
+/* All rows, since a sentence may name another node. */
+struct shown {
+    const struct life *life;
+    const struct hf_node_row *rows;
+    uint32_t count;
+};
+
 /* The time left of the quarantine; 0: not in one, or its end is not known. */
 static int64_t quarantine_left_ms(const struct hf_node_row *row)
 {
@@ -60,12 +67,40 @@ static void note_on_voter(char *out, size_t size, const struct hf_node_row *row)
             used += (size_t)snprintf(out + used, size - used, "%s%s", used ? "; " : "", notes[i]);
 }
 
+/* Of nodes whose addresses are mixed up in this host's configuration: which these are. */
+static void misplaced(char *out, size_t size, const struct shown *s)
+{
+    char id[4 * sizeof(s->rows[0].id)];
+    uint32_t total = 0, said = 0;
+    size_t used = 0;
+
+    for (uint32_t i = 0; i < s->count; i++)
+        total += s->rows[i].refused == HF_REFUSED_MISPLACED;
+    if (total < 2) {
+        snprintf(out, size, "%s", hf_why_refused(HF_REFUSED_MISPLACED)->sentence);
+        return;
+    }
+    used = (size_t)snprintf(out, size, "this host's configuration has the addresses of ");
+    for (uint32_t i = 0; i < s->count && used < size; i++)
+        if (s->rows[i].refused == HF_REFUSED_MISPLACED) {
+            used += (size_t)snprintf(out + used, size - used, "%s%s",
+                                     said == 0           ? ""
+                                     : said == total - 1 ? " and "
+                                                         : ", ",
+                                     text_escape_str(id, sizeof(id), s->rows[i].id));
+            said++;
+        }
+    if (used < size)
+        snprintf(out + used, size - used, " %s; holdfast doctor names the lines",
+                 total == 2 ? "the other way round" : "mixed up");
+}
+
 /* Why a node does not vote by its state, or a note on one that does. */
 static const char *why_by_state(char *out, size_t size, const struct hf_node_row *row,
-                                const struct life *life)
+                                const struct shown *s)
 {
     char reasons[256], span[TEXT_SPAN_SIZE], error[4 * sizeof(row->error)], writes[WHY_SIZE / 2];
-    int64_t left = life_is_present(life) ? quarantine_left_ms(row) : 0;
+    int64_t left = life_is_present(s->life) ? quarantine_left_ms(row) : 0;
 
     out[0] = '\0';
     switch (row->state) {
@@ -80,7 +115,10 @@ static const char *why_by_state(char *out, size_t size, const struct hf_node_row
                  (int)sizeof(writes) / 2, writes);
         break;
     case HF_NODE_REFUSED:
-        snprintf(out, size, "%s", hf_why_refused(row->refused)->sentence);
+        if (row->refused == HF_REFUSED_MISPLACED)
+            misplaced(out, size, s);
+        else
+            snprintf(out, size, "%s", hf_why_refused(row->refused)->sentence);
         break;
     case HF_NODE_UP:
         if (row->refused)
@@ -95,13 +133,16 @@ static const char *why_by_state(char *out, size_t size, const struct hf_node_row
 }
 
 /* The same, and how it stands to the fleet's record. */
-static const char *why(char *out, size_t size, const struct hf_node_row *row,
-                       const struct life *life)
+static const char *why(char *out, size_t size, const struct hf_node_row *row, const struct shown *s)
 {
     char fleet[WHY_SIZE / 4], rest[WHY_SIZE / 2];
 
-    words_fleet_sentence(fleet, sizeof(fleet), row->flags);
-    why_by_state(rest, sizeof(rest), row, life);
+    /* Where it is the whole reason, it is said once. */
+    words_fleet_sentence(fleet, sizeof(fleet),
+                         row->refused == HF_REFUSED_MISPLACED
+                             ? row->flags & ~(uint32_t)HF_NODE_F_ELSEWHERE
+                             : row->flags);
+    why_by_state(rest, sizeof(rest), row, s);
     snprintf(out, size, "%s%s%s", fleet, *fleet && *rest ? "; " : "", rest);
     return out;
 }
@@ -117,13 +158,13 @@ static const char *state_of(char *out, size_t size, const struct hf_node_row *ro
 
 /* Why it does not vote; before it when that was known, unless it is known now. "-": nothing. */
 static const char *note_of(char *out, size_t size, const struct hf_node_row *row,
-                           const struct life *life)
+                           const struct shown *s)
 {
     char because[WHY_SIZE], when[TEXT_SPAN_SIZE + 8] = "";
 
-    if (!life_is_present(life))
-        life_when(when, sizeof(when), life);
-    why(because, sizeof(because), row, life);
+    if (!life_is_present(s->life))
+        life_when(when, sizeof(when), s->life);
+    why(because, sizeof(because), row, s);
     snprintf(out, size, "%s%s%s", when, *when && *because ? ": " : "", because);
     if (!*out)
         snprintf(out, size, "-");
@@ -139,6 +180,7 @@ void show_node_list(const struct reader *reader, const struct life *life)
 {
     struct hf_node_row rows[HF_NODES_MAX];
     uint32_t count = reader_nodes(reader, rows);
+    const struct shown s = {life, rows, count};
     char id[4 * sizeof(rows[0].id)], rtt[TEXT_SPAN_SIZE], note[2 * WHY_SIZE], state[32];
     int width = (int)strlen("NODE"), states = life_is_present(life) ? 11 : 15;
 
@@ -153,7 +195,7 @@ void show_node_list(const struct reader *reader, const struct life *life)
         printf("%-*s  %-*s  %-8s  %s\n", width, id_of(id, sizeof(id), &rows[i]), states,
                state_of(state, sizeof(state), &rows[i], life),
                format_rtt(rtt, sizeof(rtt), rows[i].rtt_ns),
-               note_of(note, sizeof(note), &rows[i], life));
+               note_of(note, sizeof(note), &rows[i], &s));
 }
 
 static void print_flags(const struct hf_node_row *row)
@@ -164,16 +206,16 @@ static void print_flags(const struct hf_node_row *row)
         puts("  flags     assumed fresh");
 }
 
-static void print_long(const struct hf_node_row *row, const struct life *life)
+static void print_long(const struct hf_node_row *row, const struct shown *s)
 {
     char text[2 * WHY_SIZE], span[TEXT_SPAN_SIZE];
 
     printf("%s\n", id_of(text, sizeof(text), row));
     printf("  address   %s\n", text_escape_str(text, sizeof(text), row->address));
-    printf("  state     %s", state_of(text, sizeof(text), row, life));
-    if (!life_is_present(life))
-        printf(" %s", life_when(text, sizeof(text), life));
-    printf(*why(text, sizeof(text), row, life) ? ": %s\n" : "%s\n", text);
+    printf("  state     %s", state_of(text, sizeof(text), row, s->life));
+    if (!life_is_present(s->life))
+        printf(" %s", life_when(text, sizeof(text), s->life));
+    printf(*why(text, sizeof(text), row, s) ? ": %s\n" : "%s\n", text);
     if (*row->version)
         printf("  server    version %s", text_escape_str(text, sizeof(text), row->version));
     if (*row->version && *row->run_id)
@@ -204,9 +246,10 @@ void show_node_list_long(const struct reader *reader, const struct life *life)
 {
     struct hf_node_row rows[HF_NODES_MAX];
     uint32_t count = reader_nodes(reader, rows);
+    const struct shown s = {life, rows, count};
 
     for (uint32_t i = 0; i < count; i++)
-        print_long(&rows[i], life);
+        print_long(&rows[i], &s);
 }
 
 json_t *show_node_quarantine_json(uint32_t reasons)

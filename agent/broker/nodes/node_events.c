@@ -100,7 +100,8 @@ void node_events_heard(struct nodes *nodes, int i, unsigned events)
 
 static void tell_refusal(struct nodes *nodes, int i, enum hf_node_refusal refusal)
 {
-    const char *fleet = refusal == HF_REFUSED_FLEET ? nodes->node[i].fleet_text : "";
+    bool by_fleet = refusal == HF_REFUSED_FLEET || refusal == HF_REFUSED_MISPLACED;
+    const char *fleet = by_fleet ? nodes->node[i].fleet_text : "";
     const struct hf_why *why = hf_why_refused(refusal);
 
     if (*fleet)

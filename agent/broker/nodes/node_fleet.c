@@ -45,6 +45,7 @@ void node_fleet_begin(struct nodes *nodes)
         seat_configure(&nodes->node[i].seat, &c->nodes[i]);
         node_address_seat_named(&c->nodes[i], named);
         fleet_on_configured(&nodes->fleet_view, i, named);
+        fleet_on_written(&nodes->fleet_view, i, c->file, c->nodes[i].line);
         nodes->node[i].put_again = HF_TIME_PAST;
     }
     nodes->fleet_asked = HF_TIME_PAST;
@@ -53,8 +54,15 @@ void node_fleet_begin(struct nodes *nodes)
 
 void node_fleet_configure(struct nodes *nodes)
 {
-    for (int i = 0; i < nodes->n; i++)
-        seat_configure(&nodes->node[i].seat, &nodes->config->nodes[i]);
+    for (int i = 0; i < nodes->n; i++) {
+        const struct node_address *a = &nodes->config->nodes[i];
+        char named[HF_NODE_TEXT_MAX + 1];
+
+        seat_configure(&nodes->node[i].seat, a);
+        node_address_seat_named(a, named);
+        fleet_on_reload(&nodes->fleet_view, i, named);
+        fleet_on_written(&nodes->fleet_view, i, nodes->config->file, a->line);
+    }
 }
 
 void node_fleet_up(struct nodes *nodes, int i)

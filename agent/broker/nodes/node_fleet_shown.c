@@ -112,6 +112,8 @@ void node_fleet_show(struct nodes *nodes, hf_time now)
         if (nodes->config->nodes[i].as[0])
             snprintf(n->link, sizeof(n->link), "%s", nodes->config->nodes[i].text);
         memcpy(n->peer, f->node[i].peer, sizeof(n->peer));
+        if (fleet_misplaced(f, i) >= 0)
+            (void)fleet_is_foreign(f, i, n->misplaced, sizeof(n->misplaced));
         n->word = word_of(f, i);
         n->counts = fleet_counts(f, i);
         n->mute = !nodes->node[i].up || !trust_may_vote(&nodes->node[i].trust, now) || !n->counts;

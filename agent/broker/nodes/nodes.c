@@ -300,7 +300,8 @@ static void review(struct loop_timer *timer, hf_time now)
         if (hf_time_before(now, until))
             next = hf_time_min(next, until);
         if (nodes->node[i].fleet_text[0] && !nodes->fleet[0] && !is_settled(nodes, i))
-            snprintf(nodes->fleet, sizeof(nodes->fleet), "%s%s", nodes->node[i].fleet_text, remedy);
+            snprintf(nodes->fleet, sizeof(nodes->fleet), "%s%s", nodes->node[i].fleet_text,
+                     fleet_misplaced(&nodes->fleet_view, i) >= 0 ? "" : remedy);
     }
     if (nodes->fleet_view.leaving)
         nodes->fleet[0] = '\0'; /* the record that this agent starts again by will tell */

@@ -54,7 +54,7 @@ struct node {
     struct seat seat;
     enum hf_node_tracking tracking;
     hf_time up_since;
-    char fleet_text[256]; /* how its record, or its sentinel, differs from ours; "" */
+    char fleet_text[512]; /* how its record, or its sentinel, differs from ours; "" */
     struct node_told told;
 };
 
@@ -94,7 +94,7 @@ struct nodes {
     bool fleet_here;                /* it was founded by this host, as told to the renewal thread */
     /* When this agent starts again by another record; while fleet_view is left. */
     hf_time fleet_ends;
-    char fleet[320]; /* why no lock is granted: this host is not as the fleet; "" */
+    char fleet[576]; /* why no lock is granted: this host is not as the fleet; "" */
 };
 
 /* Makes the links, without connecting. On HF_ENOMEM and HF_ESYS nothing is left behind. */

@@ -59,6 +59,12 @@ bool sentinel_differs(const struct node_sentinel *s, const struct config *c, int
     return true;
 }
 
+static bool is_refused_by_fleet(const struct node *node)
+{
+    return node->trust.refused &&
+           (node->trust.refusal == HF_REFUSED_FLEET || node->trust.refusal == HF_REFUSED_MISPLACED);
+}
+
 static void compare_with_fleet(struct nodes *nodes, int i)
 {
     struct node *node = &nodes->node[i];
@@ -71,10 +77,12 @@ static void compare_with_fleet(struct nodes *nodes, int i)
                  : !sentinel_differs(&node->trust.sentinel, nodes->config, i, node->fleet_text,
                                      sizeof(node->fleet_text))) {
         node->fleet_text[0] = '\0';
-        if (node->trust.refused && node->trust.refusal == HF_REFUSED_FLEET)
+        if (is_refused_by_fleet(node))
             (void)trust_refuse(&node->trust, HF_REFUSED_NOT);
-    } else if (!node->trust.refused) {
-        (void)trust_refuse(&node->trust, HF_REFUSED_FLEET);
+    } else if (!node->trust.refused || is_refused_by_fleet(node)) {
+        (void)trust_refuse(&node->trust, recorded && fleet_misplaced(f, i) >= 0
+                                             ? HF_REFUSED_MISPLACED
+                                             : HF_REFUSED_FLEET);
     }
 }
 
