@@ -49,6 +49,7 @@ struct fleet_node {
     char run_id[TRUST_RUN_ID_LEN + 1];  /* of the one that answers; "" not known */
     bool there;                         /* it answers, and nothing but its record is against it */
     bool proven;                        /* it has not forgotten anything within a quarantine */
+    bool refuses;                       /* it answered the last record that was put with an error */
     char peer[HF_NODE_TEXT_MAX + 1];
     char configured[HF_NODE_TEXT_MAX +
                     1]; /* the seat that the configuration names; "": a name, or unknown */
@@ -108,6 +109,8 @@ void fleet_restore_shown(struct fleet *fleet, hf_time shown);
 void fleet_on_configured(struct fleet *fleet, int node, const char *seat);
 /* A running agent's configuration was read again. Where it names the seat, no other server was meant: as at a start. */
 void fleet_on_reload(struct fleet *fleet, int node, const char *seat);
+/* A record was put on a node, which took it or answered with an error. */
+void fleet_on_put(struct fleet *fleet, int node, bool refused);
 /* For people: where a node is configured. */
 void fleet_on_written(struct fleet *fleet, int node, const char *file, int line);
 /* A node is connected, and as what seat; or it is gone. */

@@ -75,6 +75,12 @@ static bool say_waited_for(const struct fleet *f, int i, hf_time now, char *ret_
                  "correct what holdfast nodes says of node %s: it answers, and is not told of the "
                  "change of the fleet",
                  seat->id);
+    else if (is_met(f, i) && f->node[i].refuses)
+        snprintf(ret_text, size,
+                 "node %s answers at %s and refuses the record of the change; see holdfast nodes "
+                 "and mend it, or stop that server for good, and then: holdfast fleet resume "
+                 "--gone %s",
+                 seat->id, seat->address, seat->id);
     else if (!fleet_change_is_away(f, i, now))
         return false;
     else if (!could_be_gone(f, i))

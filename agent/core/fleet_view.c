@@ -78,6 +78,11 @@ void fleet_on_configured(struct fleet *f, int i, const char *seat)
     memcpy(f->node[i].configured, seat, strlen(seat) + 1);
 }
 
+void fleet_on_put(struct fleet *f, int i, bool refused)
+{
+    f->node[i].refuses = refused;
+}
+
 void fleet_on_reload(struct fleet *f, int i, const char *seat)
 {
     if (f->known && strcmp(fleet_place(f, i)->address, seat) == 0)

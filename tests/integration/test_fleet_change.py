@@ -225,6 +225,25 @@ def refuses_during(run):
     grants_and_holds(run, None)
 
 
+@scenario("a node that leaves refuses the change: fleet says to stop it, resume --gone says so while it answers, and then it goes on")
+def leaver_refuses(run):
+    fleet_of(run)
+    votes(run)
+    takes_no_record(run.nodes[1])
+    assert change(run, "move", f"n2={server(run, 'other').address}", "--no-wait").rc == 0
+    stop_it = "stop that server for good, and then: holdfast fleet resume --gone n2"
+    wait_until(lambda: f"waits: node n2 answers at {run.nodes[1].seat} and refuses the record of the change; see holdfast nodes and mend it, "
+               f"or {stop_it}" in run.holdfast("fleet").out, 15, "the words say what to do")
+    assert "refuses the record of the change" in run.holdfast("doctor").out
+    result = change(run, "resume", "--gone", "n2")
+    assert result.rc == REFUSED and f"node n2 still answers at {run.nodes[1].seat}; {stop_it}" in result.err, result
+    assert "leave --gone away" not in result.err, result
+    run.nodes[1].kill()
+    wait_until(lambda: change(run, "resume", "--gone", "n2", timeout_s=60).rc == 0, 60, "as the words say")
+    assert settled(run, 2)
+    grants_and_holds(run, None)
+
+
 # --- gone ---------------------------------------------------------------------------------------------
 
 

@@ -134,6 +134,8 @@ static void put_done(struct link *link, const struct link_reply *reply, void *ar
     nodes_on_reply(nodes, i, reply);
     nodes_on_write(nodes, i, reply,
                    reply->outcome == LINK_ANSWERED && reply->verdict == VERDICT_OK);
+    if (reply->final && reply->error != HF_NODE_ERR_NOSCRIPT)
+        fleet_on_put(&nodes->fleet_view, i, reply->outcome == LINK_ERROR);
     /* A node that refuses writes answers as fast as it is asked. */
     if (reply->outcome != LINK_ANSWERED && reply->error != HF_NODE_ERR_NOSCRIPT)
         nodes->node[i].put_again = hf_time_add(clock_now(), PUT_PAUSE);
