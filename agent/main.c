@@ -42,6 +42,7 @@ enum exit_code {
     EXIT_SYSTEM = 71,      /* directories, /dev/shm, journal, threads */
     EXIT_SECOND = 75,      /* an agent of that name runs already */
     EXIT_DENIED = 77,      /* the directory is another user's */
+    EXIT_CONFIG = 78,      /* too few descriptors for any client */
 };
 
 static int exit_code_of(int status)
@@ -392,6 +393,15 @@ int main(int argc, char **argv)
     if (config_short_ttl(&config, why, sizeof(why)))
         log_info("%s", why);
     began.descriptors = host_raise_descriptors();
+    if (began.descriptors < hf_descriptors_least((uint32_t)config.node_count)) {
+        log_error("the limit of %" PRId64
+                  " descriptors is too low: an agent with %d nodes needs %" PRId64
+                  " for itself, and %d more for each client; raise LimitNOFILE= in the unit, or "
+                  "ulimit -n",
+                  began.descriptors, config.node_count,
+                  hf_descriptors_least((uint32_t)config.node_count), HF_SESSION_FDS);
+        return EXIT_CONFIG;
+    }
     config_bound_clients(&config, began.descriptors);
     /* (!) It starts all the same: leases of an earlier agent want to be renewed. */
     if (hf_sessions_fit(began.descriptors, (uint32_t)config.node_count) == 0)

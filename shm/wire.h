@@ -31,6 +31,12 @@ static inline int64_t hf_sessions_fit(int64_t descriptors, uint32_t nodes)
     return fit > 0 ? fit : 0;
 }
 
+/* Without so many an agent does not reach its nodes and keeps no record, so it would serve nobody and renew nothing. */
+static inline int64_t hf_descriptors_least(uint32_t nodes)
+{
+    return 20 + 4 * (int64_t)nodes;
+}
+
 enum hf_hello_role {
     HF_ROLE_HOLDER = 0,
     HF_ROLE_GUARDIAN = 1, /* second session of a `run`: cookie of the first is required */

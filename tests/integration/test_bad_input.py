@@ -496,6 +496,44 @@ def no_descriptors(run):
         agent.stop()
 
 
+@scenario("a limit of descriptors that is too low for the agent itself ends it with 78 and the number; just above that each client is told "
+          "the limit and the remedy, at once and every time")
+def hardly_any_descriptors(run):
+    run.redis(3)
+    least = 20 + 4 * 3
+    program = run.dir / "with-hardly-any-descriptors"
+
+    def start(limit, **options):
+        program.write_text(f'#!/bin/sh\nulimit -n {limit}\nexec "{BUILD}/bin/holdfastd" "$@"\n')
+        program.chmod(0o755)
+        return run.agent(program=program, **options)
+
+    for limit in (12, 22, least - 1):
+        agent = start(limit, wait=False)
+        assert agent.wait() == 78, (limit, agent.err)
+        said(agent.err, f"the limit of {limit} descriptors is too low: an agent with 3 nodes needs {least} for itself", "LimitNOFILE", "ulimit -n")
+    for limit in (least, least + 2):
+        agent = start(limit)
+        for _ in range(4):
+            result = run.holdfast("run", "-n", "job", "true")
+            assert result.rc == 69, result
+            said(result.err, f"the agent has no descriptors left, its limit is {limit}; raise LimitNOFILE= in its unit, or ulimit -n, and restart it")
+        wait_until(lambda: len(os.listdir(f"/proc/{agent.pid}/fd")) <= least, 5,
+                   "no client's descriptor is left")
+        agent.stop()
+    for limit in range(least + 4, least + 10):  # with one client attached, in some of these none is left to accept another with
+        agent = start(limit)
+        one = run.holder(connect=False, label=f"one-{limit}")
+        try:
+            one.cmd("connect")
+        except HolderError as error:
+            said(error.text, f"its limit is {limit}", "LimitNOFILE", "ulimit -n")
+        else:
+            refused(run.holder(connect=False, label=f"two-{limit}"), EFULL, ("LimitNOFILE", "ulimit -n"), "connect")
+        one.close()
+        agent.stop()
+
+
 # --- versions and clocks -------------------------------------------------------------------------------
 
 

@@ -659,6 +659,12 @@ TEST(test_printing_loses_nothing_but_passwords)
     write_file(text);
     free(text);
     loads("--config", path, NULL);
+    assert_string_equal(config.file, path);
+    memset(config.file, 0, sizeof(config.file)); /* where it comes from is no setting */
+    for (int i = 0; i < config.node_count; i++) {
+        assert_true(config.nodes[i].line > 0);
+        config.nodes[i].line = 0;
+    }
     assert_string_equal(config.nodes[0].host, "h1");
     assert_string_equal(config.nodes[1].as, "10.0.0.2:1");
     memset(first.nodes, 0, sizeof(first.nodes));

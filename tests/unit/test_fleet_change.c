@@ -381,7 +381,7 @@ TEST(it_waits_for_the_server_that_leaves_or_the_operators_word)
     assert_all_by(2, FLEET_CHANGING);
     assert_waits(0, "holdfast fleet resume --gone b");
     assert_int_equal(ask(1, FLEET_WISH_GONE, "c", 0, false), HF_EINVAL);
-    assert_why("stop the server at 10.0.0.2:6379 first");
+    assert_why("node c still answers at 10.0.0.2:6379; stop that server for good");
     assert_int_equal(ask(1, FLEET_WISH_GONE, "x", 0, false), HF_EINVAL);
     assert_int_equal(ask(1, FLEET_WISH_GONE, "b", 0, false), HF_OK);
     run();
@@ -485,7 +485,7 @@ TEST(a_server_that_answers_is_not_gone)
     (void)step(&w.agent[0]); /* goes by it */
     assert_int_equal(w.agent[0].memory.state, FLEET_CHANGING);
     assert_int_equal(ask(0, FLEET_WISH_GONE, "a", 0, false), HF_EINVAL);
-    assert_why("stop the server at 10.0.0.0:6379 first");
+    assert_why("node a still answers at 10.0.0.0:6379; stop that server for good");
 }
 
 /* (!) A sight of the record from before the last one is no proof that all had it at one time. */

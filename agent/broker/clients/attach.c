@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -180,6 +181,20 @@ static bool send_welcome(struct session *s, struct hf_welcome *w, const int fds[
     return sendmsg(s->socket.fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof(*w);
 }
 
+/* Its own limit, or the whole system's. */
+static void say_no_descriptors(char *text, size_t size, int error)
+{
+    struct rlimit limit;
+
+    if (error == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
+        snprintf(text, size,
+                 "the agent has no descriptors left, its limit is %llu; raise LimitNOFILE= in its "
+                 "unit, or ulimit -n, and restart it",
+                 (unsigned long long)limit.rlim_cur);
+    else
+        snprintf(text, size, "the agent has no room for a client: %s", strerror(error));
+}
+
 void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
 {
     struct clients *clients = s->clients;
@@ -207,8 +222,7 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
         hf_ring_agent_destroy(&s->ring);
         if (log_allows(&clients->no_fds, LOG_LIMIT, clock_now()))
             log_error("a client is turned away, for want of descriptors: %s", strerror(errno));
-        snprintf(w.text, sizeof(w.text),
-                 "the agent has no descriptors left: %s (raise LimitNOFILE)", strerror(errno));
+        say_no_descriptors(w.text, sizeof(w.text), errno);
         turn_away(s, &w, HF_EFULL);
         goto close_fds;
     }

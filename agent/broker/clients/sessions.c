@@ -329,7 +329,8 @@ static void on_doorbells(struct loop_fd *watch)
 static void listener_pause(struct clients *clients)
 {
     if (!clients->deaf)
-        log_error("no descriptors left for clients (raise LimitNOFILE)");
+        log_error(
+            "no descriptors are left for clients; raise LimitNOFILE= in the unit, or ulimit -n");
     clients->deaf = true;
     loop_fd_remove(clients->loop, &clients->listener);
 }
