@@ -8,22 +8,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/base/crc32.h"
 #include "shm/status.h"
 
 _Static_assert(sizeof(struct boot_file_header) <= BOOT_FILE_HEADER, "one page");
 
-static uint32_t header_crc(const struct boot_file_header *h)
-{
-    return crc32c(0, h, offsetof(struct boot_file_header, crc));
-}
-
 uint64_t boot_file_fingerprint(const uint32_t *facts, size_t count)
 {
-    size_t size = count * sizeof(*facts);
-    uint32_t low = crc32c(0, facts, size);
+    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
 
-    return (uint64_t)crc32c(low, facts, size) << 32 | low;
+    for (size_t i = 0; i < count; i++)
+        hash = (hash ^ facts[i]) * UINT64_C(0x100000001b3);
+    return hash;
 }
 
 int boot_file_say(const char *doing, const char *path, char *why, size_t why_size)
@@ -117,12 +112,10 @@ void boot_file_abandon(const char *path)
 int boot_file_begin(const char *path, const char *what, const struct boot_file_header *want,
                     int *ret_fd, char *why, size_t why_size)
 {
-    struct boot_file_header header = *want;
     const struct beside at = beside(path);
     const char *temporary = at.path;
     int fd, error;
 
-    header.crc = header_crc(&header);
     (void)unlink(temporary);
     use_reserved(path, want->size);
     fd = open(temporary, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -133,7 +126,7 @@ int boot_file_begin(const char *path, const char *what, const struct boot_file_h
         (void)say_no_room(path, what, want->size, error, why, why_size);
         goto error_file;
     }
-    if (pwrite(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header)) {
+    if (pwrite(fd, want, sizeof(*want), 0) != (ssize_t)sizeof(*want)) {
         (void)boot_file_say("write", temporary, why, why_size);
         goto error_file;
     }
@@ -238,7 +231,7 @@ enum boot_file_worth boot_file_judge(int fd, const struct boot_file_header *want
         (st.st_mode & 077))
         return BOOT_FILE_FOREIGN;
     if (pread(fd, h, sizeof(*h), 0) != (ssize_t)sizeof(*h) || h->magic != want->magic ||
-        h->crc != header_crc(h) || h->size > (uint64_t)st.st_size)
+        h->size > (uint64_t)st.st_size)
         return BOOT_FILE_DAMAGED;
     /* From another boot: its holders and its clock are gone. */
     if (memcmp(h->clock.boot_id, want->clock.boot_id, sizeof(h->clock.boot_id)) != 0)

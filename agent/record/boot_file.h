@@ -20,7 +20,6 @@ struct boot_file_header {
     struct boot_clock clock; /* of all times in it */
     uint32_t reserved, nodes;
     char list_hash[44];
-    uint32_t crc; /* of the fields above; boot_file_make() sets it */
 };
 
 /* Two builds whose facts about the layout differ refuse each other's files. */

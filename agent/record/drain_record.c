@@ -8,7 +8,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/base/crc32.h"
 #include "agent/base/log.h"
 #include "agent/record/boot_file.h"
 #include "shm/bases.h"
@@ -20,16 +19,9 @@
 struct record {
     int64_t since_wall_ms;
     uint32_t uid, pid;
-    uint32_t reserved;
-    uint32_t crc; /* of the fields above */
 };
 
 #define FILE_SIZE (BOOT_FILE_HEADER + sizeof(struct record))
-
-static uint32_t record_crc(const struct record *r)
-{
-    return crc32c(0, r, offsetof(struct record, crc));
-}
 
 static struct boot_file_header header_of(const struct boot_clock *clock)
 {
@@ -52,8 +44,7 @@ static bool is_over(int fd, const struct boot_clock *clock, struct hf_drained *r
         return true;
     case BOOT_FILE_OF_ANOTHER_CLOCK: /* it has no BOOTTIME in it */
     case BOOT_FILE_GOOD:
-        if (pread(fd, &r, sizeof(r), BOOT_FILE_HEADER) == (ssize_t)sizeof(r) &&
-            r.crc == record_crc(&r)) {
+        if (pread(fd, &r, sizeof(r), BOOT_FILE_HEADER) == (ssize_t)sizeof(r)) {
             ret_drained->since_wall_ms = r.since_wall_ms;
             ret_drained->uid = r.uid;
             ret_drained->pid = r.pid;
@@ -95,14 +86,13 @@ int drain_record_keep(const char *path, const struct boot_clock *clock,
                       const struct hf_drained *drained, char *why, size_t why_size)
 {
     const struct boot_file_header want = header_of(clock);
-    struct record r = {
+    const struct record r = {
         .since_wall_ms = drained->since_wall_ms, .uid = drained->uid, .pid = drained->pid};
 
     if (!*path)
         return HF_OK;
     if (!drained->stands)
         return boot_file_remove(path, why, why_size);
-    r.crc = record_crc(&r);
     return boot_file_replace(path, "the drain", &want, &r, sizeof(r), why, why_size);
 }
 

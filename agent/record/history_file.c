@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
-#include "agent/base/crc32.h"
 #include "agent/base/log.h"
 #include "shm/history.h"
 #include "shm/status.h"
@@ -22,7 +21,6 @@ struct history_header {
     struct boot_clock clock;
     char list_hash[44];
     uint32_t count[HF_EVENT_RINGS];
-    uint32_t crc; /* of all bytes that follow */
 };
 
 static void path_of(const struct agent *agent, const char *suffix, char *ret_path, size_t size)
@@ -100,7 +98,6 @@ bool history_save(const struct agent *agent)
     events = collect(agent, &h, &size);
     if (!events)
         return false;
-    h.crc = crc32c(0, events, size);
     (void)unlink(new_path);
     fd = open(new_path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd >= 0) {
@@ -150,8 +147,7 @@ static void load_from(struct agent *agent, int fd)
     if ((uint64_t)st.st_size != sizeof(h) + count * sizeof(*events))
         return;
     events = malloc((count + 1) * sizeof(*events));
-    if (events && read(fd, events, count * sizeof(*events)) == (ssize_t)(count * sizeof(*events)) &&
-        crc32c(0, events, count * sizeof(*events)) == h.crc)
+    if (events && read(fd, events, count * sizeof(*events)) == (ssize_t)(count * sizeof(*events)))
         put_all(agent, &h, events);
     free(events);
 }

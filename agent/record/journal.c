@@ -102,12 +102,10 @@ struct boot_file_header journal_header(uint32_t slots, int nodes, const char *li
 
 /* --- halves ----------------------------------------------------------------------------------- */
 
-static void mend(struct journal *j)
+static void find_holders(struct journal *j)
 {
-    for (uint32_t slot = 0; slot < slots_of(j); slot++) {
-        half_mend(halves_of(j, slot), j->half_size);
+    for (uint32_t slot = 0; slot < slots_of(j); slot++)
         j->holder[slot] = (uint8_t)holder_now(j, slot);
-    }
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */
@@ -214,16 +212,13 @@ static struct live count_live(const struct journal *j, const struct boot_file_he
                                      strcmp(have->list_hash, want->list_hash) == 0};
 
     for (uint32_t slot = 0; slot < slots_of(j); slot++) {
-        int half;
+        int half = half_newest(halves_of(j, slot), j->half_size);
 
-        if (half_seq(half_of(j, slot, 0)) == 0 && half_seq(half_of(j, slot, 1)) == 0)
-            continue;
-        half = half_newest(halves_of(j, slot), j->half_size);
-        if (half >= 0 && (half_of(j, slot, half)->state & STATE_MASK) == JOURNAL_FREE)
+        if (half < 0 || (half_of(j, slot, half)->state & STATE_MASK) == JOURNAL_FREE)
             continue;
         live.count++;
         live.end = slot + 1;
-        for (int i = 0; half >= 0 && i < j->nodes; i++)
+        for (int i = 0; i < j->nodes; i++)
             live.until = hf_time_max(live.until, (hf_time){half_of(j, slot, half)->d_ns[i]});
     }
     return live;
@@ -306,7 +301,7 @@ static enum judgement take_existing(struct journal *j, int fd, const struct boot
     *ret_found = live.count;
     j->slots_live = live.end;
     boot_file_lock(j->map, 0, journal_size_for(slots_of(j), j->nodes));
-    mend(j);
+    find_holders(j);
     return KEEP;
 }
 

@@ -4,7 +4,7 @@
  * Who writes: a record's owner thread, as in agent/record/lease.h. Who reads: the next agent only. The
  * file survives a killed agent (the page cache keeps it), and no reboot (another boot id: the leases are
  * gone with their holders).
- * A record is a block about the token and two about its holders, each with a CRC, and two state
+ * A record is a block about the token and two about its holders, and two state
  * halves (agent/record/halves.h): a kill at any store leaves the older one. The newest half says which holder
  * block counts; in a hand-off the next holder is first written into the other block.
  * Order to keep (!): INTENT before the first SET leaves; d_i before the check word is raised;
@@ -77,7 +77,7 @@ int journal_carry(const char *dir, const struct boot_clock *clock, const struct 
 
 /* Finds DIR/journal for that many slots (the largest capacity) and nodes, or decides to make one. A file of this boot,
  * layout and list is kept (then `ret_found` is the number of records that are not FREE). A file of another boot is
- * emptied. One that cannot be read (other layout, CRC of the header), or that has another list and valid leases, is
+ * emptied. One that cannot be read (other layout, damaged header), or that has another list and valid leases, is
  * refused in words. The caller holds DIR/lock, and calls journal_make() next. (!) Between the two the agent makes sure
  * that no table is left when this journal is not kept: a new journal's generations begin again, and the agent may be
  * killed right after it is made. */
@@ -96,7 +96,7 @@ struct journal_view {
     bool refused, dropped; /* else it is kept if `journal` is there, and made anew if not */
     bool other_list;       /* REFUSED because of it; DROPPED records may be, too */
     /* Of the leases in it, for journal_get() and journal_close() alone: there if it is kept, and with another list.
-     * What is being written may give HF_ETABLE: ask again. */
+     * What is being written gives HF_ETABLE: ask again. */
     struct journal *journal;
     uint32_t live; /* records that are not FREE */
     hf_time until; /* when the last of them is over */
@@ -126,11 +126,12 @@ void journal_put_identity(struct journal *journal, uint32_t slot,
 void journal_put_holder(struct journal *journal, uint32_t slot,
                         const struct journal_identity *identity);
 void journal_put(struct journal *journal, uint32_t slot, const struct journal_lease *state);
-/* HF_ENOTHELD when FREE; HF_ETABLE when neither half can be believed. */
+/* HF_ENOTHELD when FREE; HF_ETABLE when it says what no agent writes, or is being written. */
 int journal_get(const struct journal *journal, uint32_t slot, struct journal_identity *ret_identity,
                 struct journal_lease *ret_state);
 /* The holder before a hand-off (the caller knows by the fence that there was one): the holder block that
- * the newest state does not refer to. HF_ETABLE when its CRC is wrong. */
+ * the newest state does not refer to. An agent that was killed in the next hand-off left a mixture of both holders: no process
+ * is that. HF_ETABLE when it says what no agent writes. */
 int journal_get_previous(const struct journal *journal, uint32_t slot,
                          struct journal_identity *ret_identity);
 /* The last generation ever written for that slot, so that a new one is higher; 0 none. */

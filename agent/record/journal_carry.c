@@ -11,7 +11,6 @@
 #include "agent/record/list_change.h"
 #include "shm/status.h"
 
-/* A half that cannot be believed stays so: its generation counts all the same. */
 static void carry_half(const struct journal *from, const struct journal *to, uint32_t slot,
                        int number, const struct list_change *change)
 {
@@ -29,9 +28,6 @@ static void carry_half(const struct journal *from, const struct journal *to, uin
     next.half.fence = was->fence;
     for (int i = 0; i < to->nodes; i++)
         next.half.d_ns[i] = change->from[i] < 0 ? HF_TIME_PAST.ns : was->d_ns[change->from[i]];
-    half_seal(next.bytes, to->half_size);
-    if (!half_good(was, from->half_size))
-        next.half.crc = ~next.half.crc;
     memcpy((char *)halves_of(to, slot) + (size_t)number * to->half_size, next.bytes, to->half_size);
 }
 

@@ -20,7 +20,6 @@
 
 struct lease_half {
     _Atomic uint64_t seq;            /* 0: never written; the half with the higher one counts */
-    uint32_t crc;                    /* of seq and all that follows */
     uint32_t state;                  /* number of the holder block << 8 | state */
     uint32_t slot_state, generation; /* slot_state: reason << 8 | state */
     uint64_t fence;
@@ -32,7 +31,6 @@ _Static_assert(sizeof(struct lease_half) <= 2 * HALF_LINE, "as journal_put() has
 
 /* The part that all holders of one token share. */
 struct token_block {
-    uint32_t crc; /* of all that follows */
     uint32_t ttl_ms;
     char token[TOKEN_LEN + 1]; /* in hex */
     uint8_t name_len;
@@ -40,7 +38,6 @@ struct token_block {
 };
 
 struct holder_block {
-    uint32_t crc; /* of all that follows */
     uint32_t max_hold_ms, pid, uid;
     uint64_t start_time, pidns_inode, cookie_hash, request_id;
     uint32_t heartbeat_ms, beat_word;
@@ -48,7 +45,6 @@ struct holder_block {
     uint8_t note_len, comm_len, run;
     char note[HF_NOTE_MAX + 1], comm[HF_COMM_MAX + 1];
 };
-_Static_assert(sizeof(struct holder_block) == 224, "as earlier agents wrote it");
 
 struct lease_record {
     struct token_block what;

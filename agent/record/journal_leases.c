@@ -3,15 +3,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "agent/base/crc32.h"
 #include "agent/record/journal_layout.h"
 #include "shm/status.h"
-
-/* A CRC comes first and covers all that follows. */
-static uint32_t block_crc(const void *block, size_t size)
-{
-    return crc32c(0, (const char *)block + sizeof(uint32_t), size - sizeof(uint32_t));
-}
 
 /* (!) Into the block that the newest state does not refer to: no state names it until the next put. */
 void journal_put_holder(struct journal *j, uint32_t slot, const struct journal_identity *id)
@@ -19,7 +12,7 @@ void journal_put_holder(struct journal *j, uint32_t slot, const struct journal_i
     int idle = !holder_now(j, slot);
     struct holder_block block;
 
-    memset(&block, 0, sizeof(block)); /* padding is under the CRC, too */
+    memset(&block, 0, sizeof(block));
     block.max_hold_ms = id->max_hold_ms;
     block.pid = id->pid;
     block.uid = id->uid;
@@ -36,7 +29,6 @@ void journal_put_holder(struct journal *j, uint32_t slot, const struct journal_i
     block.run = id->run;
     memcpy(block.note, id->note, sizeof(block.note));
     memcpy(block.comm, id->comm, sizeof(block.comm));
-    block.crc = block_crc(&block, sizeof(block));
     record_of(j, slot)->who[idle] = block;
     j->holder[slot] = (uint8_t)idle;
     /* Before the state that refers to it. */
@@ -52,7 +44,6 @@ void journal_put_identity(struct journal *j, uint32_t slot, const struct journal
     token_text(&id->token, what->token);
     what->name_len = id->name_len;
     memcpy(what->name, id->name, sizeof(what->name));
-    what->crc = block_crc(what, sizeof(*what));
     journal_put_holder(j, slot, id);
 }
 
@@ -63,7 +54,7 @@ void journal_put(struct journal *j, uint32_t slot, const struct journal_lease *s
         char bytes[2 * HALF_LINE];
     } body;
 
-    memset(body.bytes, 0, j->half_size); /* padding is under the CRC, too */
+    memset(body.bytes, 0, j->half_size);
     body.half.state = (uint32_t)state->state | (uint32_t)j->holder[slot] << HOLDER_SHIFT;
     body.half.slot_state = (uint32_t)state->slot_state | (uint32_t)state->reason << REASON_SHIFT;
     body.half.generation = state->generation;
@@ -73,7 +64,7 @@ void journal_put(struct journal *j, uint32_t slot, const struct journal_lease *s
     half_commit(halves_of(j, slot), j->half_size, &body);
 }
 
-/* HF_ETABLE when its CRC is wrong. */
+/* HF_ETABLE: it says what no agent writes. */
 static int get_identity(const struct lease_record *r, int holder, struct journal_identity *ret)
 {
     const struct token_block *what = &r->what;
@@ -81,9 +72,8 @@ static int get_identity(const struct lease_record *r, int holder, struct journal
     struct token token;
 
     if (what->name_len == 0 || token_read(what->token, &token) < 0 ||
-        what->token[TOKEN_LEN] != '\0' || what->crc != block_crc(what, sizeof(*what)) ||
-        who->note_len > HF_NOTE_MAX || who->comm_len > HF_COMM_MAX ||
-        who->crc != block_crc(who, sizeof(*who)))
+        what->token[TOKEN_LEN] != '\0' || who->note_len > HF_NOTE_MAX ||
+        who->comm_len > HF_COMM_MAX)
         return HF_ETABLE;
     memset(ret, 0, sizeof(*ret));
     ret->token = token;
@@ -116,6 +106,7 @@ int journal_get(const struct journal *j, uint32_t slot, struct journal_identity 
     const struct lease_half *h;
     int half, rc;
     uint32_t state, holder;
+    uint64_t seq;
 
     if (slot >= slots_of(j))
         return HF_ENOTHELD;
@@ -123,6 +114,7 @@ int journal_get(const struct journal *j, uint32_t slot, struct journal_identity 
     if (half < 0)
         return half;
     h = half_of(j, slot, half);
+    seq = half_seq(h);
     state = h->state & STATE_MASK;
     holder = h->state >> HOLDER_SHIFT;
     if (state == JOURNAL_FREE)
@@ -139,7 +131,9 @@ int journal_get(const struct journal *j, uint32_t slot, struct journal_identity 
     ret_state->fence = h->fence;
     for (int i = 0; i < HF_NODES_MAX; i++)
         ret_state->d[i] = i < j->nodes ? (hf_time){h->d_ns[i]} : HF_TIME_PAST;
-    return HF_OK;
+    /* A running agent may have put two states meanwhile, and another lease. */
+    return half_newest(halves_of(j, slot), j->half_size) == half && half_seq(h) == seq ? HF_OK
+                                                                                       : HF_ETABLE;
 }
 
 int journal_get_previous(const struct journal *j, uint32_t slot,

@@ -22,8 +22,6 @@
 
 struct node_half {
     _Atomic uint64_t seq;
-    uint32_t crc;
-    uint32_t reserved;
     struct node_trust trust;
 };
 
@@ -102,7 +100,6 @@ static int take_existing(struct node_records *r, int fd, const struct boot_file_
                          char *why, size_t why_size)
 {
     struct boot_file_header have;
-    int rc;
 
     switch (boot_file_judge(fd, want, &have)) {
     case BOOT_FILE_FOREIGN:
@@ -123,10 +120,7 @@ static int take_existing(struct node_records *r, int fd, const struct boot_file_
     }
     if (!same_list(&have, want))
         return HF_OK;
-    rc = map_file(r, fd, why, why_size);
-    for (int i = 0; rc == HF_OK && i < HF_NODES_MAX; i++)
-        half_mend(r->node[i].half, sizeof(struct node_half));
-    return rc;
+    return map_file(r, fd, why, why_size);
 }
 
 int node_records_open(const char *dir, int nodes, const char *list_hash,
@@ -245,7 +239,7 @@ void node_records_put(struct node_records *r, int node, const struct node_trust 
 {
     struct node_half body;
 
-    memset(&body, 0, sizeof(body)); /* padding is under the CRC, too */
+    memset(&body, 0, sizeof(body));
     memcpy(&body.trust, trust, sizeof(body.trust));
     half_commit(r->node[node].half, sizeof(body), &body);
 }

@@ -22,7 +22,7 @@ struct list_change;
  * is changed. */
 int node_records_carry(const char *dir, const struct boot_clock *clock,
                        const struct list_change *change, char *why, size_t why_size);
-/* Opens or makes DIR/nodes. A file of another boot, list or layout, or a damaged one, begins anew (every node is
+/* Opens or makes DIR/nodes. A file of another boot, list or layout, or one with a damaged header, begins anew (every node is
  * judged as on first contact); a file that is not ours is refused in words. HF_OK, HF_ENOMEM,
  * HF_ESYS, HF_ETABLE. */
 int node_records_open(const char *dir, int nodes, const char *list_hash,
@@ -37,7 +37,7 @@ void node_records_undo(struct node_records *records);
 void node_records_remove(struct node_records *records);
 
 void node_records_put(struct node_records *records, int node, const struct node_trust *trust);
-/* HF_ENOTHELD: nothing is known of the node; HF_ETABLE: neither half can be believed. */
+/* HF_ENOTHELD: nothing is known of the node. */
 int node_records_get(const struct node_records *records, int node, struct node_trust *ret_trust);
 
 #endif

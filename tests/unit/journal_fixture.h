@@ -18,7 +18,6 @@
 #include <cmocka.h>
 
 #include "agent/base/clock.h"
-#include "agent/base/crc32.h"
 #include "agent/record/journal.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
@@ -167,31 +166,6 @@ static inline struct image map_image(void)
     assert_true(image.bytes != MAP_FAILED);
     close(fd);
     return image;
-}
-
-/* Turns one bit of the one place where these bytes stand. */
-static inline void spoil(const void *bytes, size_t size)
-{
-    struct image image = map_image();
-    uint8_t *at = memmem(image.bytes, image.size, bytes, size);
-
-    assert_non_null(at);
-    assert_null(memmem(at + 1, image.size - (size_t)(at + 1 - image.bytes), bytes, size));
-    at[size / 2] ^= 4;
-    munmap(image.bytes, image.size);
-}
-
-/* Where the CRC of the header is: where it fits all that stands before. */
-static inline uint32_t *header_crc_of(const struct image *image)
-{
-    for (size_t at = 16; at < 1024; at += sizeof(uint32_t)) {
-        uint32_t *crc = (uint32_t *)(void *)(image->bytes + at);
-
-        if (*crc != 0 && *crc == crc32c(0, image->bytes, at))
-            return crc;
-    }
-    fail_msg("no CRC in the header");
-    return NULL;
 }
 
 /* --- what is put ---------------------------------------------------------------------------------

@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "agent/base/clock.h"
-#include "agent/base/crc32.h"
 #include "agent/record/journal.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
@@ -143,14 +142,6 @@ static void patch(off_t at, const void *bytes, size_t length)
 }
 
 /* --- contents --------------------------------------------------------------------------------- */
-
-TEST(test_crc32c)
-{
-    uint32_t half = crc32c(0, "12345", 5);
-
-    assert_int_equal(crc32c(0, "123456789", 9), 0xe3069283); /* the check value of the polynomial */
-    assert_int_equal(crc32c(half, "6789", 4), 0xe3069283);
-}
 
 TEST(test_a_new_one_is_empty_and_private)
 {
@@ -405,40 +396,20 @@ static off_t find_bytes(uint64_t bytes, int which)
     return at;
 }
 
-TEST(test_a_torn_half_leaves_the_older_one)
+/* (!) An agent that is killed before it stores the number of its put leaves any bytes in the older half. */
+TEST(test_a_half_that_is_being_written_does_not_count)
 {
     struct journal *j = opened(0);
     uint64_t junk = UINT64_C(0x5555555555555555);
-    struct journal_identity id;
-    struct journal_lease l;
 
     put_lease(j, 3, "torn", 100);
     put(j, 3, 101);
-    patch(find_bytes(101 * UINT64_C(65536), 0), &junk, sizeof(junk));
+    patch(find_bytes(100 * UINT64_C(65536), 0), &junk, sizeof(junk));
     journal_close(j);
     j = opened(1);
-    assert_int_equal(number_of(j, 3), 100);
-    assert_int_equal(journal_generation(j, 3), 101); /* it may have been given away */
-
-    patch(find_bytes(100 * UINT64_C(65536), 0), &junk, sizeof(junk));
-    assert_int_equal(journal_get(j, 3, &id, &l), HF_ETABLE);
-    assert_int_equal(journal_generation(j, 3), 101);
-    /* The next writer makes it whole. */
+    assert_int_equal(number_of(j, 3), 101);
     put(j, 3, 102);
     assert_int_equal(number_of(j, 3), 102);
-    journal_remove(j);
-}
-
-TEST(test_a_torn_identity_is_not_believed)
-{
-    struct journal *j = opened(0);
-    struct journal_identity id = identity_of("whose");
-    struct journal_lease l;
-    uint64_t cookie = id.cookie_hash, junk = 1;
-
-    put_lease(j, 0, "whose", 1);
-    patch(find_bytes(cookie, 0), &junk, sizeof(junk));
-    assert_int_equal(journal_get(j, 0, &id, &l), HF_ETABLE);
     journal_remove(j);
 }
 
@@ -460,7 +431,7 @@ TEST(test_a_damaged_header_is_refused)
     uint8_t junk = 0xff;
 
     put_lease(j, 0, "held", 1);
-    patch(30, &junk, 1);
+    patch(2, &junk, 1);
     refused(CAPACITY, LIST, "damaged");
     journal_close(j);
     snprintf(path, sizeof(path), "%s/journal", dir);
@@ -533,7 +504,6 @@ int main(void)
 {
 #define ROW(test) cmocka_unit_test_setup_teardown(test, make_dir, remove_dir)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_crc32c),
         ROW(test_a_new_one_is_empty_and_private),
         ROW(test_records_come_back),
         ROW(test_a_new_identity_is_not_seen_before_its_state),
@@ -541,8 +511,7 @@ int main(void)
         ROW(test_every_instruction_of_a_handoff_leaves_one_holder),
         ROW(test_a_state_after_a_restart_is_of_the_same_holder),
         ROW(test_writers_that_are_killed),
-        ROW(test_a_torn_half_leaves_the_older_one),
-        ROW(test_a_torn_identity_is_not_believed),
+        ROW(test_a_half_that_is_being_written_does_not_count),
         ROW(test_a_damaged_header_is_refused),
         ROW(test_a_file_that_others_can_reach_is_refused),
         ROW(test_another_boot_empties_it),

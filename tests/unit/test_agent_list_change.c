@@ -236,38 +236,6 @@ TEST(twice_is_as_once)
     assert_all(&moved);
 }
 
-/* (!) What only looked like a record does not become one. */
-TEST(what_cannot_be_believed_stays_so)
-{
-    struct list_change change = change_of("a1b2c3", "a1b2c3d4e5");
-    uint64_t fence = UINT64_C(0x5aa5000000000000);
-    struct journal_identity id;
-    struct journal_lease lease;
-
-    close_journal();
-    (void)unlink(path);
-    before_count = 3;
-    assert_int_equal(open_as(CAPACITY, 3, LIST, this_boot), HF_OK);
-    put_identity(0, 1);
-    put_at(0, JOURNAL_HELD, 5); /* the only half */
-    close_journal();
-    spoil(&fence, sizeof(fence));
-    assert_int_equal(open_as(CAPACITY, 3, LIST, this_boot), HF_OK);
-    put_identity(1, 2);
-    put_at(1, JOURNAL_INTENT, 6);
-    fence++;
-    close_journal();
-    spoil(&fence, sizeof(fence));
-    assert_int_equal(open_as(CAPACITY, 3, LIST, this_boot), HF_OK);
-    close_journal();
-    carry(&change);
-    assert_int_equal(open_as(CAPACITY, 5, OTHER, this_boot), HF_OK);
-    assert_int_equal(journal_get(journal, 0, &id, &lease), HF_ETABLE);
-    assert_int_equal(journal_get(journal, 1, &id, &lease), HF_ETABLE);
-    assert_int_equal(journal_generation(journal, 0), 5);
-    assert_int_equal(journal_generation(journal, 1), 6);
-}
-
 static void assert_untouched(const struct list_change *change, const struct boot_clock *boot)
 {
     size_t size, size_after;
@@ -412,7 +380,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(leases_are_carried_from_list_to_list, set_up, tear_down),
         cmocka_unit_test_setup_teardown(all_slots_are_carried, set_up, tear_down),
         cmocka_unit_test_setup_teardown(twice_is_as_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_cannot_be_believed_stays_so, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_of_neither_list_is_left, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_known_goes_with_its_server, set_up,
                                         tear_down_records),

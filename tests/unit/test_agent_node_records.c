@@ -178,23 +178,6 @@ TEST(a_file_that_is_not_ours_alone_is_refused)
     assert_int_equal(open_as(NODES, LIST, this_boot), HF_OK);
 }
 
-TEST(a_torn_record_leaves_the_older)
-{
-    struct node_trust trust;
-
-    put(0, 1);
-    put(0, 20);
-    spoil(numbered(20).facts.run_id);
-    reopen();
-    assert_has(0, 1);
-    spoil(numbered(1).facts.run_id);
-    reopen();
-    assert_int_equal(node_records_get(records, 0, &trust), HF_ETABLE);
-    put(0, 3);
-    reopen();
-    assert_has(0, 3);
-}
-
 static _Noreturn void write_until_killed(_Atomic uint32_t *progress)
 {
     for (uint32_t number = atomic_load(progress) + 1;; number++) {
@@ -241,7 +224,6 @@ int main(void)
         ROW(another_boot_time_namespace_or_list_begins_anew),
         ROW(a_damaged_file_begins_anew),
         ROW(a_file_that_is_not_ours_alone_is_refused),
-        ROW(a_torn_record_leaves_the_older),
         ROW(a_kill_at_any_moment_leaves_the_last_put_or_the_one_before),
     };
 
