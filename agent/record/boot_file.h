@@ -18,7 +18,8 @@ struct boot_file_header {
     uint64_t magic, fingerprint,
         size;                /* fingerprint: of the records' layout; size: of a new one, at least */
     struct boot_clock clock; /* of all times in it */
-    uint32_t reserved, nodes;
+    uint32_t in_use;         /* 0: nothing in it matters, to a reader of another layout too */
+    uint32_t nodes;
     char list_hash[44];
 };
 

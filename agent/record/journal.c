@@ -93,6 +93,7 @@ struct boot_file_header journal_header(uint32_t slots, int nodes, const char *li
     struct boot_file_header want = {.magic = JOURNAL_MAGIC,
                                     .fingerprint = fingerprint(),
                                     .size = journal_size_for(slots, nodes),
+                                    .in_use = 1,
                                     .nodes = (uint32_t)nodes};
 
     want.clock = *clock;
@@ -101,6 +102,11 @@ struct boot_file_header journal_header(uint32_t slots, int nodes, const char *li
 }
 
 /* --- halves ----------------------------------------------------------------------------------- */
+
+static struct boot_file_header *page_header(const struct journal *j)
+{
+    return j->map;
+}
 
 static void find_holders(struct journal *j)
 {
@@ -180,6 +186,8 @@ static enum judgement judge_header(const struct journal *j, int fd,
     case BOOT_FILE_OF_ANOTHER_BOOT:
         return EMPTY;
     case BOOT_FILE_OF_ANOTHER_LAYOUT:
+        if (!h->in_use)
+            return EMPTY;
         break;
     case BOOT_FILE_DAMAGED:
         (void)refuse_damaged(j, why, why_size);
@@ -302,6 +310,7 @@ static enum judgement take_existing(struct journal *j, int fd, const struct boot
     j->slots_live = live.end;
     boot_file_lock(j->map, 0, journal_size_for(slots_of(j), j->nodes));
     find_holders(j);
+    page_header(j)->in_use = 1;
     return KEEP;
 }
 
@@ -510,6 +519,12 @@ void journal_close(struct journal *j)
         return;
     unmap(j);
     free(j);
+}
+
+void journal_close_empty(struct journal *j)
+{
+    page_header(j)->in_use = 0;
+    journal_close(j);
 }
 
 void journal_remove(struct journal *j)

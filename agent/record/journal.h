@@ -117,7 +117,9 @@ bool journal_is_kept(const struct journal *journal);
 uint64_t journal_table(const struct journal *journal);
 void journal_shown_in(struct journal *journal, uint64_t table_id);
 void journal_close(struct journal *journal); /* keeps the file */
-/* Removes the file: nothing is held any more. */
+/* As journal_close(), where every record is FREE: an agent of another layout may make the file anew. */
+void journal_close_empty(struct journal *journal);
+/* Removes the file: of an agent that leaves nothing, or whose start is refused. */
 void journal_remove(struct journal *journal);
 
 void journal_put_identity(struct journal *journal, uint32_t slot,

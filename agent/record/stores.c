@@ -15,7 +15,6 @@
 #include "agent/record/drain_record.h"
 #include "agent/record/events.h"
 #include "agent/record/fleet_memory.h"
-#include "agent/record/history_file.h"
 #include "agent/record/list_change.h"
 #include "shm/measures.h"
 #include "shm/slot.h"
@@ -293,7 +292,6 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
         return rc;
     }
     take_up_drain(agent, dir);
-    history_load(agent);
     events_begin(agent);
     tell_places(agent, last);
     free(last);
@@ -392,7 +390,7 @@ bool stores_known_node(const struct agent *agent, int node, struct node_trust *r
 {
     const struct config *c = agent->config;
 
-    return !c->ephemeral && (!c->assume_fresh || journal_is_kept(agent->journal)) &&
+    return !c->ephemeral && (!c->assume_fresh || journal_slots_live(agent->journal)) &&
            node_records_get(agent->node_records, node, ret_trust) == HF_OK && ret_trust->contacted;
 }
 
@@ -429,38 +427,47 @@ static bool anything_left(const struct agent *agent, bool *ret_held)
     return left;
 }
 
-/* Returns whether anything stays for the next agent. An ephemeral agent leaves nothing: its nodes end now. Where the agent
- * starts again in this process all stays, and who reads the table finds it in use. */
-bool stores_close(struct agent *agent)
+/* An ephemeral agent leaves nothing: its nodes end now. */
+static void leave_nothing(struct agent *agent, bool stays, bool held)
 {
-    bool held = false, stays = atomic_load_explicit(&agent->stays, memory_order_acquire),
-         left = (anything_left(agent, &held) || stays) && !agent->config->ephemeral;
-
-    if (held && left && !stays) {
-        hf_table_set_state(&agent->table, HF_TABLE_STOPPED);
-    } else if (!stays) {
-        for (uint32_t slot = 0; held && slot < agent->table.slots_there; slot++)
-            hf_slot_withdraw(&agent->table.slots[slot]);
-        if (left && agent->readopted)
-            believed_by_nobody(agent);
-        if (!agent->config->ephemeral && !history_save(agent))
-            log_warn("no history is kept for the next agent: its file cannot be written");
+    for (uint32_t slot = 0; held && !stays && slot < agent->table.slots_there; slot++)
+        hf_slot_withdraw(&agent->table.slots[slot]);
+    if (!stays) {
         hf_table_set_state(&agent->table, HF_TABLE_RETIRED);
-        /* Its words are 0; and an agent of an earlier version would not name the next one. */
-        journal_shown_in(agent->journal, 0);
         if (hf_table_is_linked(&agent->table, agent->shm_name))
             (void)shm_unlink(agent->shm_name);
     }
     hf_table_close(&agent->table);
-    free(agent->fleet);
-    agent->fleet = NULL;
+    journal_remove(agent->journal);
+    node_records_remove(agent->node_records);
+}
+
+/* (!) Where the agent starts again in this process, who reads the table finds it in use. */
+static void leave_files(struct agent *agent, bool stays, bool left, bool held)
+{
+    if (!stays) {
+        if (left && !held && agent->readopted)
+            believed_by_nobody(agent);
+        hf_table_set_state(&agent->table, HF_TABLE_STOPPED);
+    }
+    hf_table_close(&agent->table);
     if (left)
         journal_close(agent->journal);
     else
-        journal_remove(agent->journal);
+        journal_close_empty(agent->journal);
+    node_records_close(agent->node_records);
+}
+
+bool stores_close(struct agent *agent)
+{
+    bool stays = atomic_load_explicit(&agent->stays, memory_order_acquire), held,
+         left = anything_left(agent, &held) && !agent->config->ephemeral;
+
     if (agent->config->ephemeral)
-        node_records_remove(agent->node_records);
+        leave_nothing(agent, stays, held);
     else
-        node_records_close(agent->node_records);
+        leave_files(agent, stays, left, held);
+    free(agent->fleet);
+    agent->fleet = NULL;
     return left;
 }

@@ -38,9 +38,8 @@ int stores_look(const struct config *config, const char *dir, const char *shm_na
                 const struct boot_clock *clock, uint64_t timens_inode, struct stores_view *ret_view,
                 char *why, size_t why_size);
 
-/* When no thread uses them any more. With leases of living holders, table and journal stay for the next
- * agent; otherwise both are removed. The node records always stay. An ephemeral agent leaves nothing:
- * its nodes end now. Returns whether leases stay. */
+/* When no thread uses them any more. All of them stay for the next agent: leases with their holders, and what happened. An
+ * ephemeral agent leaves nothing: its nodes end now. Returns whether the journal has records that are not FREE. */
 bool stores_close(struct agent *agent);
 
 /* What an earlier agent knew of a node; false: nothing, or it does not apply. Called while broker and renewal

@@ -406,7 +406,7 @@ def ended_amid_releases(run):
     agent = run.agent(fresh=False)
     wait_until(lambda: not any(node.cmd("KEYS", "many-*") for node in run.nodes), 5, "all keys go")
     agent.stop()
-    assert not table_path(agent).exists(), "something is thought to be held"
+    assert not run.holdfast("list", "--json", agent=agent).json["leases"], "something is thought to be held"
 
 # --- killed again and again ------------------------------------------------------------------------------
 

@@ -87,16 +87,19 @@ static int set_up(HF_UNUSED void **state)
     return 0;
 }
 
-/* Nothing is left for the next agent: the stores remove their own. */
 static int tear_down(HF_UNUSED void **state)
 {
-    char nodes[80];
+    static const char *const files[] = {"nodes", "journal"};
+    char file[80];
 
     stuck = false;
     if (opened)
         (void)stores_close(&agent);
-    snprintf(nodes, sizeof(nodes), "%s/nodes", dir);
-    (void)unlink(nodes);
+    (void)shm_unlink(agent.shm_name);
+    for (size_t i = 0; i < HF_LENGTH(files); i++) {
+        snprintf(file, sizeof(file), "%s/%s", dir, files[i]);
+        (void)unlink(file);
+    }
     if (unlink(path) < 0)
         (void)rmdir(path);
     return rmdir(dir);

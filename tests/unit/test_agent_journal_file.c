@@ -327,6 +327,28 @@ TEST(another_layout_is_refused_without_leases_too)
     assert_refused(CAPACITY, NODES, LIST, "another version");
 }
 
+TEST(another_layout_is_made_anew_after_an_orderly_end_with_nothing_held)
+{
+    hold(3, 7);
+    put_lease(3, JOURNAL_FREE, 7, 0);
+    journal_close_empty(journal);
+    journal = NULL;
+    change_layout();
+    assert_int_equal(open_as(CAPACITY, NODES, LIST, this_boot), HF_OK);
+    assert_made_anew(CAPACITY);
+}
+
+/* (!) Who opens it may be killed with leases in it. */
+TEST(a_journal_that_was_opened_again_is_in_use)
+{
+    journal_close_empty(journal);
+    journal = NULL;
+    assert_int_equal(open_as(CAPACITY, NODES, LIST, this_boot), HF_OK);
+    hold_and_close();
+    change_layout();
+    assert_refused(CAPACITY, NODES, LIST, "another version");
+}
+
 TEST(another_layout_of_another_boot_is_emptied)
 {
     hold_and_close();
@@ -531,6 +553,8 @@ int main(void)
         ROW(any_number_of_nodes_comes_back),
         ROW(another_layout_is_refused),
         ROW(another_layout_is_refused_without_leases_too),
+        ROW(another_layout_is_made_anew_after_an_orderly_end_with_nothing_held),
+        ROW(a_journal_that_was_opened_again_is_in_use),
         ROW(another_layout_of_another_boot_is_emptied),
         ROW(what_does_not_begin_as_a_journal_is_refused),
         ROW(a_file_that_was_cut_is_refused),

@@ -201,9 +201,9 @@ static void look_at_table(struct leftovers *left, const struct place *place)
     else if (left->doctor->clean)
         clean_table(left, place);
     else
-        doctor_report(left->doctor, FINDING_WARN, "leftover.table",
-                      "start that agent again, or remove it: " REMEDY,
-                      SHM_DIR "%s is left of an agent that is gone", place->shm_name);
+        doctor_report(left->doctor, FINDING_NOTE, "leftover.table", REMEDY " removes it",
+                      SHM_DIR "%s keeps the history of an agent that does not run",
+                      place->shm_name);
 }
 
 /* The agent's name in the object's, if that is the system's or the caller's; else NULL. */
