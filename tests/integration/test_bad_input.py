@@ -325,7 +325,6 @@ def damaged_table(run):
             assert run.holdfast("run", "-n", "job", "true", agent=agent).rc == 0
             assert run.holdfast("list", agent=agent).rc == 0
             agent.stop()
-        assert not path.exists()
 
 
 @scenario("/dev/shm is full: holdfastd ends with 71, says how much it needs, and leaves no trace", needs_root=True)

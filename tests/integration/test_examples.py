@@ -622,6 +622,8 @@ def symptoms(run):
     holder.close()
     agent.stop()
     says("no agent answers at ", run.holdfast("run", "-n", "other", "true"), 69)
+    says(" was stopped ", run.holdfast("status"), 3)
+    assert run.holdfast("doctor", "--clean").rc == 3
     says("start holdfastd, or name another agent with --agent: no agent", run.holdfast("status"), 69)
 
     alone = Redis(run, "alone", tcp=True).start()

@@ -169,6 +169,9 @@ def nobody(run):
     run.redis(3)
     agent = start(run)
     agent.stop()
+    m = metrics(run, rc=3)
+    assert m.get("up") == 0 and m.state() == "ended", m.text
+    run.holdfast("doctor", "--clean")
     m = metrics(run, rc=69)
     assert m.get("up") == 0 and m.state() == "none" and len(m.families) == 3, m.text
     assert run.holdfast("metrics", "--agent", "/").rc == 64
@@ -238,7 +241,7 @@ def textfile(run):
     wait_until(lambda: run.holdfast("status").rc == 0, what="it goes on")
     agent.stop()
     result = run.holdfast("metrics", "--textfile", folder)
-    assert result.rc == 69 and Metrics(mine.read_text(), agent).state() == "none", result
+    assert result.rc == 3 and Metrics(mine.read_text(), agent).state() == "ended", result
     assert sorted(path.name for path in folder.iterdir()) == sorted([mine.name, other.name])
 
 
