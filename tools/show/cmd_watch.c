@@ -116,12 +116,25 @@ static void skip_what_was_told(struct watch *w)
     events_free(&events);
 }
 
+/* Its name is gone, and leads to a table of another agent. Without such a one a living agent may still write to it. */
+static bool is_another_there(const struct watch *w)
+{
+    char why[READER_WHY_SIZE] = "";
+    struct reader other;
+
+    if (hf_table_is_linked(&w->reader.table, w->reader.place.shm_name) ||
+        reader_open(w->args->agent, &other, why, sizeof(why)) < 0)
+        return false;
+    reader_close(&other);
+    return true;
+}
+
 /* A replaced table gets no more events. */
 static void follow(struct watch *w)
 {
     char why[READER_WHY_SIZE] = "";
 
-    if (w->open && state_of(w) == HF_TABLE_RETIRED) {
+    if (w->open && (state_of(w) == HF_TABLE_RETIRED || is_another_there(w))) {
         look(w);
         reader_close(&w->reader);
         w->open = false;
