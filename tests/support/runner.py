@@ -59,6 +59,15 @@ LEFT_OUT["thread"] = {
     "fleet_table": "the table that a command of one thread prints",
     "top": "a program of one thread that maps the table",
 }
+# Of the run that tells the most in the shortest time (--timed): these are run with --all, and where something of theirs has changed.
+ON_CHANGE = {
+    "bench": ("tools/bench/",),
+    "build": ("cmake/", "CMakeLists.txt", "agent/CMakeLists.txt", "agent/base/token.c"),
+    "completion": ("tools/completion/", "tools/main.c"),
+    "cxx": ("libclient/cxx/", "tests/support/cxx_user.cpp"),
+    "interop": ("tests/interop/", "agent/scripts/", "agent/core/rivals.c", "agent/core/refresh.c"),
+    "tutorial": ("docs/TUTORIAL.md", "tools/capture"),
+}
 # Every script, notices of changed keys, what nodes tell of themselves, restarts, quarantines and the wire's words.
 ON_EACH_SERVER = ("behaviours", "nodes", "wakeup", "who")
 # With the other hiredis: connections and what is sent and told on them, in the clear and over TLS. Of the unit tests those
@@ -156,6 +165,13 @@ def turn_of(program):
 
 def is_left_out(program, sanitize):
     return program.kind == "integration" and file_of(program) in LEFT_OUT.get(sanitize, ())
+
+
+def is_unchanged(program, changed):
+    """Whether it is of those that wait for a change, and has a file of its own in none of these paths."""
+    name = file_of(program)
+    own = (*ON_CHANGE.get(name, ()), f"tests/integration/test_{name}.py")
+    return program.kind == "integration" and name in ON_CHANGE and not any(path.startswith(own) for path in changed)
 
 
 def sanitizer_options(sanitize, log):
@@ -403,6 +419,7 @@ def main():
     parser.add_argument("--list", action="store_true", help="print role, kind and name of each program, and run none")
     parser.add_argument("--only", default="", help="part of 'program: test name', or of the program's name")
     parser.add_argument("--timed", action="store_true", help="only what no sanitizer's build runs: torture tests, scenarios that depend on time")
+    parser.add_argument("--changed", nargs="*", default=[], metavar="PATH", help="with --timed: what has changed since all passed")
     parser.add_argument("--full", action="store_true", default=bool(os.environ.get("HOLDFAST_FULL")),
                         help="with a sanitizer: also what LEFT_OUT names")
     parser.add_argument("--sanitize", default="", choices=("", "address", "thread"))
@@ -431,6 +448,8 @@ def main():
         programs = [p for p in programs if options.only in f"{p.kind}: {p.name}"] or narrow(programs, options.only)
     elif not options.full:
         programs = [p for p in programs if not is_left_out(p, options.sanitize)]
+        if options.timed:
+            programs = [p for p in programs if not is_unchanged(p, options.changed)]
     if options.role:
         programs = [p for p in programs if role_of(p) == options.role]
     if options.only and not programs:
