@@ -47,6 +47,7 @@ LONGEST = {"integration": ("simulator", "upgrade", "interop", "steps", "young_no
 LEFT_OUT = {
     "address": {
         "chaos": "the judge is in Python; the rest of it runs without sanitizers only",
+        "fleet_table": "the table that a command of one thread prints, hundreds of times",
         "examples": "they are around run and the library, which the other scenarios are full of",
     },
 }
@@ -56,7 +57,6 @@ LEFT_OUT["thread"] = {
     "readers": "programs of one thread that map the table; unit tests read it between threads",
     "simulator": "a program of one thread",
     "fleet_remedies": "what commands of one thread advise; a fleet that changes is in the other scenarios of fleets",
-    "fleet_table": "the table that a command of one thread prints",
     "top": "a program of one thread that maps the table",
 }
 # Of the run that tells the most in the shortest time (--timed): these are run with --all, and where something of theirs has changed.
@@ -174,12 +174,13 @@ def is_unchanged(program, changed):
     return program.kind == "integration" and name in ON_CHANGE and not any(path.startswith(own) for path in changed)
 
 
-def sanitizer_options(sanitize, log):
+def sanitizer_options(sanitize, log, leaks=True):
     """Every process of a program reports into LOG.PID, so that no report is lost with a discarded stderr."""
     common = f"log_path={log}:abort_on_error=0:exitcode=66"
+    leaks = "" if leaks else ":detect_leaks=0"
     tsan = f"suppressions={SUPPORT / 'tsan.supp'}:second_deadlock_stack=1:die_after_fork=0"
     return {
-        "address": {"ASAN_OPTIONS": f"{common}:detect_stack_use_after_return=1",
+        "address": {"ASAN_OPTIONS": f"{common}:detect_stack_use_after_return=1{leaks}",
                     "UBSAN_OPTIONS": f"print_stacktrace=1:{common}"},
         "thread": {"TSAN_OPTIONS": f"{common}:{tsan}"},
     }.get(sanitize, {})
@@ -279,7 +280,7 @@ def run_once(program, options, temp_root):
     temp.chmod(0o755)
     reports = temp_root / f"report-{run_id}"
     env = dict(os.environ, HOLDFAST_BUILD=str(program.build or options.build), TMPDIR=str(temp), CMOCKA_MESSAGE_OUTPUT="TAP",
-               PYTHONDONTWRITEBYTECODE="1", **leftovers.marks(run_id), **sanitizer_options(options.sanitize, reports))
+               PYTHONDONTWRITEBYTECODE="1", **leftovers.marks(run_id), **sanitizer_options(options.sanitize, reports, program.kind == "unit" or not options.few_leaks))
     if program.server:
         env["PATH"] = f"{program.server}:{env['PATH']}"
     if options.sanitize:
@@ -419,6 +420,7 @@ def main():
     parser.add_argument("--list", action="store_true", help="print role, kind and name of each program, and run none")
     parser.add_argument("--only", default="", help="part of 'program: test name', or of the program's name")
     parser.add_argument("--timed", action="store_true", help="only what no sanitizer's build runs: torture tests, scenarios that depend on time")
+    parser.add_argument("--few-leaks", action="store_true", help="no scenario looks for leaks: that takes a process 10 ms at its end")
     parser.add_argument("--changed", nargs="*", default=[], metavar="PATH", help="with --timed: what has changed since all passed")
     parser.add_argument("--full", action="store_true", default=bool(os.environ.get("HOLDFAST_FULL")),
                         help="with a sanitizer: also what LEFT_OUT names")
