@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#define TRIES_MOST 3 /* of a start that this process hears of in time */
+
 static const struct hfc_kind once_kind = {.wire_op = HF_OP_ONCE, .steady = true};
 
 /* An agent that starts again is waited for, too. Frees the op. */
@@ -18,9 +20,8 @@ static int collect(hf_op *op, struct hf_completion_entry *ret_found) REQUIRES(hf
 }
 
 static int ask(hf_lease *handle, int64_t period_ms, uint32_t flags, uint64_t target,
-               int64_t *ret_before)
+               struct hf_completion_entry *ret_found)
 {
-    struct hf_completion_entry found = {.status = HF_OK};
     struct hfc_lease *lease = hfc_lease_of(handle);
     hf_client *client;
     hf_op *op;
@@ -45,9 +46,7 @@ static int ask(hf_lease *handle, int64_t period_ms, uint32_t flags, uint64_t tar
     op->entry.flags = flags;
     op->entry.period_ms = (uint32_t)period_ms;
     op->entry.target = target;
-    status = collect(op, &found);
-    if (status == HF_OK && ret_before)
-        *ret_before = (int64_t)found.fence;
+    status = collect(op, ret_found);
     hfc_unlock(client);
     return status;
 }
@@ -74,6 +73,26 @@ static void leave(hf_lease *handle, uint64_t asker)
     hfc_unlock(lease->client);
 }
 
+/* (!) The nodes' record says until when the job may start, and the next start is judged by that. The agent told us early enough, but
+ * this process may have slept meanwhile. Then it starts nothing, and asks again as the same asker, for a later time. */
+static int ask_in_time(hf_lease *lease, int64_t period_ms, uint64_t asker, int64_t *ret_before)
+{
+    struct hf_completion_entry found;
+    int status;
+
+    for (int i = 0; i < TRIES_MOST; i++) {
+        found = (struct hf_completion_entry){.status = HF_OK};
+        status = ask(lease, period_ms, 0, asker, &found);
+        if (status == HF_OK && ret_before)
+            *ret_before = (int64_t)found.fence;
+        if (status < 0 || !found.deadline_ns || hfc_now() <= found.deadline_ns)
+            return status;
+    }
+    (void)hf_once_take_back(lease, period_ms, (int64_t)found.fence);
+    return hfc_fail(HF_ENOQUORUM, "this process got the answer too late to start the job, %d times",
+                    TRIES_MOST);
+}
+
 int hf_once(hf_lease *lease, int64_t period_ms, int64_t *ret_before)
 {
     int status = hfc_lease_check(lease);
@@ -85,7 +104,7 @@ int hf_once(hf_lease *lease, int64_t period_ms, int64_t *ret_before)
     /* Request ids are every process's own, so they do not tell askers apart. */
     if (!asker && getrandom(&asker, sizeof(asker), 0) != sizeof(asker))
         return hfc_fail(HF_ESYS, "getrandom: %m");
-    status = ask(lease, period_ms, 0, asker, ret_before);
+    status = ask_in_time(lease, period_ms, asker, ret_before);
     if (status < 0 && status != HF_EDONE)
         leave(lease, asker);
     return status;
@@ -93,14 +112,18 @@ int hf_once(hf_lease *lease, int64_t period_ms, int64_t *ret_before)
 
 int hf_once_take_back(hf_lease *lease, int64_t period_ms, int64_t before)
 {
-    return ask(lease, period_ms, HF_REQ_TAKE_BACK, (uint64_t)before, NULL);
+    struct hf_completion_entry found = {.status = HF_OK};
+
+    return ask(lease, period_ms, HF_REQ_TAKE_BACK, (uint64_t)before, &found);
 }
 
 int hf_once_ended(hf_lease *lease, int64_t period_ms, int end, int code)
 {
+    struct hf_completion_entry found = {.status = HF_OK};
+
     if (end < HF_ONCE_OPEN || end > HF_ONCE_LOST || code < 0 || code > UINT8_MAX)
         return hfc_fail(HF_EINVAL, "use an enum hf_once_end, and a code of 0 to 255");
-    return ask(lease, period_ms, HF_REQ_ENDED, (uint64_t)end | (uint64_t)code << 8, NULL);
+    return ask(lease, period_ms, HF_REQ_ENDED, (uint64_t)end | (uint64_t)code << 8, &found);
 }
 
 static int of_name(hf_client *client, const void *name, size_t name_len, uint32_t flags,

@@ -187,7 +187,7 @@ struct hf_completion_entry {
     int32_t status; /* 0 or enum hf_status */
     uint32_t slot, generation;
     uint64_t fence;
-    int64_t deadline_ns;             /* V at the grant */
+    int64_t deadline_ns; /* V at the grant; once, since 1.5: when the job may start at the latest */
     uint32_t nodes_voting, nodes_up; /* for HF_ENOQUORUM */
     struct hf_wire_holder holder; /* for HF_EBUSY and progress; drain: who drained it, since when */
     char text[184];               /* a message for people, "" when `status` says enough */

@@ -12,7 +12,8 @@
  * (!) The time in the record is the latest at which the job may start, a little ahead of the write. An agent that has q
  * answers too late for it asks again from step 1. The next start of the job comes after a step 1, and nine tenths of the
  * period after that time. So two starts are never closer, however late a node answers. Half of the allowance is left for
- * the answer's way to the client, and for the start of the job there.
+ * the answer's way to the client, and for the start of the job there. The answer has that time, too: a client that hears it
+ * later asks again.
  *
  * An asker may ask again: its agent was killed, or too few nodes answered. It has the same number then, and finds its own
  * record. It writes a new time before it starts the job, so the distance stays. (!) A client drops the number once it has

@@ -8,6 +8,7 @@ import os
 import pathlib
 import random
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from proxy import Proxy  # noqa: E402
-from rig import BUILD, OTHER_UID, HolderError, agent_env, main, scenario, wait_until  # noqa: E402
+from rig import BUILD, OTHER_UID, HolderError, agent_env, main, scenario, stat_letter, wait_until  # noqa: E402
 
 ROUNDS = 1000 if os.environ.get("HOLDFAST_FULL") else 24
 NAMES = 20  # rounds of so many names are played side by side
@@ -154,8 +155,9 @@ def skipped(run):
     for agent in agents:
         again = tries(run, agent)
         assert again.rc == 0 and "it has run in this period: it was started 0." in again.err and not has_run(again), again
-    quiet = run.holdfast("run", "--once-per", "1h", "--done-exit-code", "9", "job", "--", "false", agent=agents[1])
-    assert quiet.rc == 9 and quiet.err == "", quiet
+    quiet = run.start_holdfast("run", "--once-per", "1h", "--done-exit-code", "9", "job", "--", "false", agent=agents[1])
+    assert quiet.wait() == 9 and quiet.err == "", quiet.err
+    assert not left_of(quiet) and run.show("job", agent=agents[1]) is None
     assert has_run(tries(run, agents[0], name="other"))
     assert run.holdfast("run", "job", "--", "true", agent=agents[1]).rc == 0, "without the option it runs"
 
@@ -394,6 +396,10 @@ def started_us(run):
 def not_after_its_record(run, agent):
     """The time in the record is the latest at which the job may start: the next start is judged by it."""
     assert has_run(run.holdfast("run", "-v", "--once-per", "10s", "job", "--", *WRITES_TIME, agent=agent))
+    in_time(run)
+
+
+def in_time(run):
     at = max(int(node.cmd("HGET", KEY, "at") or 0) for node in run.nodes[:2])
     late_s = (started_us(run)[-1] - at) / 1e6
     print(f"# the job started {late_s:+.3f} s after the time in its record")
@@ -423,6 +429,61 @@ def late_node_two_hosts(run):
     first, second = started_us(run)
     print(f"# {(second - first) / 1e6:.3f} s apart")
     assert second - first >= 5.4 * 10 ** 6, (second - first) / 10 ** 6
+
+
+@scenario("an agent is killed right after its word, and starts again 1.5 s later: the job starts at the time that its record has", sanitizers=False)
+def killed_after_its_word(run):
+    """Each connection to an agent takes 0.3 s, so that a guardian which joins after the word would find no agent."""
+    run.redis(3)
+    agent = run.agent()
+    start = run.start_holdfast("run", "-v", "--once-per", "10s", "job", "--", *WRITES_TIME, agent=agent,
+                               env={"LD_PRELOAD": BUILD / "tests" / "slowconnect.so"})
+    wait_until(lambda: run.nodes[0].cmd("HGET", KEY, "at"), what="the record", interval_s=0.002)
+    time.sleep(0.05)
+    agent.kill()
+    time.sleep(1.5)
+    run.agent(fresh=False)
+    assert start.wait() == 0 and has_run(start), start.err
+    in_time(run)
+
+
+@scenario("a start that is stopped while it is answered begins no job by the old record: it asks again", sanitizers=False)
+def stopped_meanwhile(run):
+    run.redis(3)
+    agent = slow_agent(run, 0.1, 0.1, 0.1)
+    start = run.start_holdfast("run", "-v", "--once-per", "10s", "job", "--", *WRITES_TIME, agent=agent)
+    wait_until(lambda: run.nodes[0].cmd("HGET", KEY, "seen"), what="it asks", interval_s=0.005)
+    os.killpg(start.pid, signal.SIGSTOP)
+    wait_until(lambda: run.nodes[0].cmd("HGET", KEY, "at"), what="the record")
+    time.sleep(3)
+    os.killpg(start.pid, signal.SIGCONT)
+    assert start.wait() == 0 and has_run(start), start.err
+    in_time(run)
+
+
+def left_of(start):
+    """Processes of its session, in which both guardians are until the job starts."""
+    left = []
+    for pid in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if os.getsid(int(pid.name)) == start.pid and stat_letter(pid.name) not in "Z":
+                left.append(pid.name)
+        except ProcessLookupError:
+            pass
+    return left
+
+
+@scenario("run is killed while it asks: no guardian is left, no job starts, and the lock is released", sanitizers=False)
+def killed_while_it_asks(run):
+    run.redis(3)
+    agent = slow_agent(run, 0.5, 0.5, 0.5)
+    start = run.start_holdfast("run", "-v", "--once-per", "1h", "job", "--", *WRITES_TIME, agent=agent)
+    wait_until(lambda: run.nodes[0].cmd("HGET", KEY, "seen"), what="it asks", interval_s=0.005)
+    os.kill(start.pid, signal.SIGKILL)
+    start.wait()
+    wait_until(lambda: not left_of(start), what="no guardian is left")
+    wait_until(lambda: run.show("job", agent=agent) is None, what="it is released")
+    assert not started_us(run) and last_run(run, agent) is None
 
 
 def amid_restarts(run, end, rounds):

@@ -413,6 +413,17 @@ uint64_t fake_agent_once(struct fake_agent *a, int status)
     return asker;
 }
 
+unsigned fake_agent_once_until(struct fake_agent *a, int64_t until_ns)
+{
+    unsigned asked;
+
+    pthread_mutex_lock(&a->lock);
+    a->once_until_ns = until_ns;
+    asked = a->once_asked;
+    pthread_mutex_unlock(&a->lock);
+    return asked;
+}
+
 bool fake_agent_saw_reaped(struct fake_agent *a)
 {
     bool saw;

@@ -59,5 +59,7 @@ unsigned fake_agent_clients(struct fake_agent *agent);
 bool fake_agent_saw_reaped(struct fake_agent *agent);
 /* What hf_once() is answered from now on; at first HF_OK. Returns the asker of the last request, or 0. */
 uint64_t fake_agent_once(struct fake_agent *agent, int status);
+/* Until when the job may start that hf_once() lets start; at first 0, not told. Returns how often it was asked so far. */
+unsigned fake_agent_once_until(struct fake_agent *agent, int64_t until_ns);
 
 #endif

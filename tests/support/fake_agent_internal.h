@@ -71,6 +71,8 @@ struct fake_agent {
     uint32_t generation[LEASES];
     uint64_t last_fence, last_number;
     int once_status;
+    int64_t once_until_ns;
+    unsigned once_asked;
     uint64_t once_asker; /* of the last request */
     struct attached clients[CLIENTS];
     struct held leases[LEASES];

@@ -78,6 +78,21 @@ static void answer(struct attached *c, const struct hf_request_entry *request, i
     post(c, &entry);
 }
 
+static void answer_once(struct fake_agent *a, struct attached *c,
+                        const struct hf_request_entry *request)
+{
+    struct hf_completion_entry entry = {.id = request->id,
+                                        .op = request->op,
+                                        .status = a->once_status,
+                                        .deadline_ns = a->once_until_ns};
+
+    if (!(request->flags & (HF_REQ_TAKE_BACK | HF_REQ_ENDED))) {
+        a->once_asker = request->target;
+        a->once_asked++;
+    }
+    post(c, &entry);
+}
+
 static void tell_holder(struct fake_agent *a, const uint8_t *cookie)
 {
     for (int i = 0; i < CLIENTS; i++) {
@@ -335,8 +350,7 @@ void fake_handle(struct fake_agent *a, int client, const struct hf_request_entry
         answer(c, request, lease ? HF_OK : HF_ENOTHELD);
         break;
     case HF_OP_ONCE:
-        a->once_asker = request->target;
-        answer(c, request, a->once_status);
+        answer_once(a, c, request);
         break;
     default:
         answer(c, request, HF_OK);

@@ -489,6 +489,26 @@ static void a_call_of_once_that_failed_leaves_its_number_to_the_next(void **stat
     fixture_end(&f);
 }
 
+/* The nodes' record says until when the job may start. This process may have slept since the agent's answer. */
+static void an_answer_of_once_that_came_too_late_starts_nothing(void **state)
+{
+    struct fake_agent_options options = {.minor = HF_WIRE_MINOR};
+    struct fixture f = fixture_start(&options);
+    hf_lease *lease = must_acquire(f.client, "a");
+    uint64_t first;
+
+    (void)state;
+    (void)fake_agent_once_until(f.agent, 1);
+    assert_int_equal(hf_once(lease, 1000, NULL), HF_ENOQUORUM);
+    assert_non_null(strstr(hf_last_message(), "too late"));
+    assert_int_equal(fake_agent_once_until(f.agent, INT64_MAX), 3);
+    first = fake_agent_once(f.agent, HF_OK);
+    assert_int_equal(hf_once(lease, 1000, NULL), HF_OK);
+    assert_int_equal(fake_agent_once_until(f.agent, 0), 4);
+    assert_true(fake_agent_once(f.agent, HF_OK) == first);
+    fixture_end(&f);
+}
+
 /* The lease itself is another one's later: its place is used again. */
 static void another_lease_has_another_number_of_once(void **state)
 {
@@ -530,6 +550,7 @@ int main(void)
         cmocka_unit_test(a_child_may_connect_for_itself),
         cmocka_unit_test(a_child_does_not_keep_leases_alive),
         cmocka_unit_test(a_call_of_once_that_failed_leaves_its_number_to_the_next),
+        cmocka_unit_test(an_answer_of_once_that_came_too_late_starts_nothing),
         cmocka_unit_test(another_lease_has_another_number_of_once),
     };
 

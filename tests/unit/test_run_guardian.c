@@ -177,6 +177,7 @@ static struct guardian begin(void)
     fake.state = HF_STATE_HELD;
     fake.group_empty = true;
     fake.living = 1;
+    atomic_store(&shared.started, 1);
     return (struct guardian){.plan = &plan, .shared = &shared, .timeline = {.valid_ns = START_NS}};
 }
 
@@ -370,6 +371,26 @@ static void a_run_that_failed_is_taken_back_if_that_is_wanted(void **state)
     assert_int_equal(fake.taken_back, 1);
 }
 
+static void of_a_job_that_was_not_started_nothing_is_told(void **state)
+{
+    struct guardian g = begin();
+    struct guardian_plan once = *g.plan;
+
+    (void)state;
+    once.once_per_ms = 60000;
+    g.plan = &once;
+    atomic_store(&shared.reaped, 1);
+    atomic_store(&shared.started, 0);
+    fake.release_status = HF_ELOST;
+    for (int code = 0; code <= 128; code++) {
+        shared.exit_code = code;
+        guardian_release(&g);
+        assert_int_equal(shared.exit_code, code);
+    }
+    assert_int_equal(fake.taken_back + fake.told_end + fake.said_count, 0);
+    assert_int_equal(fake.released, 129);
+}
+
 static void what_the_release_finds_lost_was_not_held(void **state)
 {
     struct guardian g = begin();
@@ -459,6 +480,7 @@ int main(void)
         cmocka_unit_test(a_command_that_could_not_run_uses_up_no_period),
         cmocka_unit_test(how_the_run_ended_is_told),
         cmocka_unit_test(a_run_that_failed_is_taken_back_if_that_is_wanted),
+        cmocka_unit_test(of_a_job_that_was_not_started_nothing_is_told),
         cmocka_unit_test(what_the_release_finds_lost_was_not_held),
         cmocka_unit_test(a_release_that_fails_is_told),
         cmocka_unit_test(the_dead_that_others_trace_keep_no_lock),

@@ -279,7 +279,7 @@ int acquire_connect(struct acquire *acquire, hf_client **ret_client, int *ret_si
     }
 }
 
-bool acquire_pause(const struct acquire *acquire, hf_client *client)
+static bool acquire_pause(const struct acquire *acquire, hf_client *client)
 {
     struct pollfd fds[] = {
         {.fd = acquire->signals->fd, .events = POLLIN},

@@ -50,8 +50,6 @@ int acquire_connect(struct acquire *acquire, hf_client **ret_client, int *ret_si
 /* The agent of `client` has gone, or too few nodes answer it: sleeps a moment. False: that is not waited for (no -w), or not any
  * more. */
 bool acquire_sleep(const struct acquire *acquire, hf_client *client);
-/* Sleeps as long in any case. False: a signal ends that. */
-bool acquire_pause(const struct acquire *acquire, hf_client *client);
 
 /* Asks for all locks. HF_OK or a negative code. */
 int acquire_begin(struct acquire *acquire, hf_client *client, hf_op **ret_op);

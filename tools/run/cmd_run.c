@@ -22,9 +22,6 @@
 #include "tools/run/signals.h"
 
 #define NS_PER_MS INT64_C(1000000)
-/* (!) Without -w, too: the nodes may have a record of a run that has not begun, which nobody else can begin. */
-#define NODES_MS 5000
-
 struct run {
     struct run_options wanted;
     struct acquire acquire;
@@ -57,27 +54,6 @@ static bool acquire(struct run *run, hf_client *client, const struct guardian_pl
     return false;
 }
 
-/* Whether the job is to run. On a terminal, and if asked to, it says why not: cron makes a mail of each line. */
-static bool is_due(struct run *run, const struct hold *hold, struct guardian_plan *plan,
-                   int *ret_code)
-{
-    int64_t until_ns = timeline_now_ns() + NODES_MS * NS_PER_MS;
-    int status = HF_OK;
-
-    if (run->wanted.once_per_ms)
-        do /* nodes come back, as those of an agent that has just started; a loss ends it */
-            status = hold_once(hold, run->wanted.once_per_ms, &plan->once_before);
-        while (status == HF_ENOQUORUM &&
-               (timeline_now_ns() < until_ns ? acquire_pause(&run->acquire, hold->client)
-                                             : acquire_sleep(&run->acquire, hold->client)));
-    if (status == HF_OK)
-        return true;
-    if (status != HF_EDONE || run->wanted.verbose || isatty(STDERR_FILENO))
-        say("%s: not run: %s", run->acquire.shown, hf_last_message());
-    *ret_code = status == HF_EDONE ? run->wanted.done_code : exit_code_of(status);
-    return false;
-}
-
 static int hold_and_run(struct run *run, hf_client *client)
 {
     struct guardian_plan plan = {
@@ -87,6 +63,9 @@ static int hold_and_run(struct run *run, hf_client *client)
         .stop_signal = run->wanted.stop_signal,
         .heartbeat_ns = run->wanted.heartbeat_ms * NS_PER_MS,
         .once_per_ms = run->wanted.once_per_ms,
+        .once_until_ns =
+            run->wanted.wait_ms > 0 ? run->acquire.began_ns + run->wanted.wait_ms * NS_PER_MS : 0,
+        .done_code = run->wanted.done_code,
         .retry_failed = run->wanted.retry_failed,
         .no_new_privs = run->wanted.no_new_privs,
         .verbose = run->wanted.verbose,
@@ -110,11 +89,6 @@ static int hold_and_run(struct run *run, hf_client *client)
     }
     if (run->wanted.verbose)
         grant_say(&run->acquire, &hold);
-    if (!is_due(run, &hold, &plan, &code)) {
-        hold_release(&hold);
-        guardians_free(&guardian);
-        return code;
-    }
     environment_set(&run->wanted, &hold);
     return guardians_run(&guardian, &hold);
 }

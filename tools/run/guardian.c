@@ -207,7 +207,8 @@ void guardian_wait(struct guardian *g, int64_t until_ns)
 
 static void take_back(const struct guardian *g)
 {
-    if (hold_once_take_back(&g->hold, g->plan->once_per_ms, g->plan->once_before) < 0)
+    if (hold_once_take_back(&g->hold, g->plan->once_per_ms, atomic_load(&g->shared->once_before)) <
+        0)
         say("%s: the job failed, but counts as run in this period: %s", g->plan->name,
             hf_last_message());
 }
@@ -241,13 +242,13 @@ static void tell_end(const struct guardian *g)
 
 void guardian_release(struct guardian *g)
 {
-    bool held = hold_state(&g->hold) < HF_STATE_LOST;
+    bool ran_held = hold_state(&g->hold) < HF_STATE_LOST && atomic_load(&g->shared->started);
     int status;
 
     /* Both guardians kill and tell the agent on their own rings: it hears of the kill before the release. */
     if (atomic_load(&g->shared->killing))
         hold_begin_killing(&g->hold);
-    if (held && g->plan->once_per_ms && atomic_load(&g->shared->reaped)) {
+    if (ran_held && g->plan->once_per_ms && atomic_load(&g->shared->reaped)) {
         if (has_run(g))
             tell_end(g);
         else
@@ -255,7 +256,7 @@ void guardian_release(struct guardian *g)
     }
     status = hold_release(&g->hold);
     /* The nodes show what nobody had noticed: another may have held the lock while the job ran. */
-    if (held && status == HF_ELOST) {
+    if (ran_held && status == HF_ELOST) {
         say("%s: %s", g->plan->name, hf_last_message());
         g->shared->exit_code = EXIT_LOST;
     }

@@ -22,25 +22,30 @@ struct guardian_plan {
     const char *on_lost; /* NULL: stop_signal */
     int stop_signal;
     int64_t ttl_ns;
-    int64_t heartbeat_ns;             /* the job must beat so often; 0: it need not */
-    int64_t once_per_ms, once_before; /* the job is to run once in a period; from hold_once() */
-    bool retry_failed;                /* it has not run then if it fails; with 126 or 127 never */
-    bool no_new_privs;                /* the job gets no rights from set-uid programs */
+    int64_t heartbeat_ns; /* the job must beat so often; 0: it need not */
+    int64_t once_per_ms;  /* the job is to run once in a period; 0: always */
+    int64_t
+        once_until_ns; /* so long too few nodes are waited for; an instant of timeline_now_ns() */
+    int done_code;     /* it has run in this period */
+    bool retry_failed; /* it has not run then if it fails; with 126 or 127 never */
+    bool no_new_privs; /* the job gets no rights from set-uid programs */
     bool verbose;
     const struct signals *signals;
 };
 
 /* The guardians' shared page; every field except `exit_code` may be read at any time. */
 struct guardian_shared {
-    atomic_int stopping;    /* the stop signal was sent, or the hook started */
-    atomic_int killing;     /* SIGKILL was sent because time was up */
-    atomic_int exec_failed; /* errno of the job's exec */
-    atomic_int hook_failed; /* errno of the hook's exec */
-    atomic_int reaped;      /* the tree is empty; exit_code is valid */
-    atomic_int gave_up;     /* a process of the tree does not die; exit_code is valid */
-    atomic_int released;    /* the agent knows that the tree is reaped */
-    atomic_llong hunted_ns; /* when the inner one last reaped or ended a pass of killing */
-    atomic_int group;       /* the job's own process group; 0: it is in the guardians' */
+    atomic_int started;       /* the job was; else there is nothing to stop, or to tell of */
+    atomic_llong once_before; /* for hold_once_take_back() */
+    atomic_int stopping;      /* the stop signal was sent, or the hook started */
+    atomic_int killing;       /* SIGKILL was sent because time was up */
+    atomic_int exec_failed;   /* errno of the job's exec */
+    atomic_int hook_failed;   /* errno of the hook's exec */
+    atomic_int reaped;        /* the tree is empty; exit_code is valid */
+    atomic_int gave_up;       /* a process of the tree does not die; exit_code is valid */
+    atomic_int released;      /* the agent knows that the tree is reaped */
+    atomic_llong hunted_ns;   /* when the inner one last reaped or ended a pass of killing */
+    atomic_int group;         /* the job's own process group; 0: it is in the guardians' */
     int exit_code;
     int job_status; /* likewise; of waitpid(), -1 unknown */
 };

@@ -12,6 +12,7 @@
 
 #include "tools/common/exit_code.h"
 #include "tools/common/text.h"
+#include "tools/run/due.h"
 #include "tools/run/job.h"
 #include "tools/run/say.h"
 #include "tools/run/streams.h"
@@ -92,9 +93,13 @@ static int start_job(struct inner *in)
     sigemptyset(&before);
     while (signals_next(in->g.plan->signals, &info))
         sigaddset(&before, (int)info.ssi_signo);
+    /* (!) First: the outer guardian stops a job only if there is one. */
+    atomic_store(&in->g.shared->started, 1);
     rc = job_start(&start, &in->job, &inside);
     if (rc == 0)
         in->g.tree.job = in->job;
+    else
+        atomic_store(&in->g.shared->started, 0);
     if (rc == 0 && start.own_group)
         atomic_store(&in->g.shared->group, in->job);
     /* The group got these before the job was in it, so the job has not. */
@@ -349,12 +354,23 @@ static _Noreturn void end_without_job(struct guardian *g, int code)
     _exit(code);
 }
 
+/* (!) The lock is released even if the outer guardian was killed meanwhile: the agent takes one that two guardians have joined, and
+ * both leave, for that of a job which may run. */
+static _Noreturn void end_not_due(struct guardian *g, int code)
+{
+    g->shared->exit_code = code;
+    atomic_store(&g->shared->reaped, 1);
+    guardian_release(g);
+    cgroup_remove(&g->cgroup);
+    _exit(code);
+}
+
 _Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *tickets)
 {
     static struct inner in; /* static: not on a stack that is unwound */
     struct guardian *g = &in.g;
     hf_client *inherited = given->hold.client;
-    int status;
+    int status, code;
 
     in.g = *given;
     g->on_reaped = on_reaped;
@@ -382,8 +398,12 @@ _Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *ti
             "outlive the lock; run it under "
             "'systemd-run --user --scope', or with --no-new-privs",
             g->plan->name);
+    if (!due_now(g, &code))
+        end_not_due(g, code);
+    /* (!) Nothing waits from here to the job's start: the nodes have its time by now. */
     if (start_job(&in) < 0) {
         say("%s: fork: %s", g->plan->name, strerror(errno));
+        due_take_back(g);
         end_without_job(g, EXIT_FAILED);
     }
     streams_let_go();

@@ -74,7 +74,8 @@ static void back_up_stop(struct outer *out)
     struct guardian *g = out->g;
     int mine = 0;
 
-    if (!atomic_compare_exchange_strong(&g->shared->stopping, &mine, 1))
+    if (!atomic_load(&g->shared->started) ||
+        !atomic_compare_exchange_strong(&g->shared->stopping, &mine, 1))
         return;
     tree_signal(&g->tree, g->plan->stop_signal, NULL);
     hold_begin_losing(&g->hold);
@@ -89,7 +90,8 @@ static void back_up_kill(struct outer *out, int64_t now_ns)
     struct guardian *g = out->g;
     int64_t since_ns = atomic_load(&g->shared->hunted_ns);
 
-    guardian_kill_in_time(g, now_ns);
+    if (atomic_load(&g->shared->started))
+        guardian_kill_in_time(g, now_ns);
     if (since_ns < g->timeline.kill_at_ns)
         since_ns = g->timeline.kill_at_ns;
     /* It may just have been reaped. */

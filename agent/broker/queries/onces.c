@@ -52,6 +52,7 @@ struct inquiry {
     int64_t at_us, ended; /* to be written */
     hf_dur allowance;     /* how far ahead of the write `at_us` is */
     hf_time wrote;
+    hf_time until; /* the answer: when the job may start at the latest */
     int tries;
     struct once_record before; /* the start that was found */
     struct hf_wire_holder by;  /* who wrote it; of a run of this host: who runs it */
@@ -77,6 +78,7 @@ static void answer(struct inquiry *i, int status, const char *text) IN_BROKER_TH
                                     .op = HF_OP_ONCE,
                                     .status = status,
                                     .fence = (uint64_t)i->before.at_us,
+                                    .deadline_ns = i->until.ns,
                                     .holder = i->by,
                                     .once_end = (uint8_t)(i->before.ended & 0xff),
                                     .once_code = (uint8_t)(i->before.ended >> 8)};
@@ -335,9 +337,11 @@ static int ask_again(struct inquiry *i, hf_dur took) IN_BROKER_THREAD
 
 static void written(struct inquiry *i, enum once_outcome outcome) IN_BROKER_THREAD
 {
+    int64_t now = now_us(i);
     int status = HF_OK;
 
-    if (outcome == ONCE_ENOUGH && once_is_in_time(i->at_us, now_us(i), i->allowance)) {
+    if (outcome == ONCE_ENOUGH && once_is_in_time(i->at_us, now, i->allowance)) {
+        i->until = hf_time_add(clock_now(), hf_ns((i->at_us - now) * HF_NS_PER_US));
         answer(i, HF_OK, "");
         return;
     }
