@@ -23,7 +23,8 @@ static int client_new(uint32_t role, const uint8_t *cookie, hf_client **ret_clie
     client->backoff_ns = HFC_BACKOFF_FIRST_NS;
     client->last_try_ns = INT64_MIN;
     client->epoll = client->timer = HFC_NO_FILE;
-    client->group[HF_FD_GROUP] = client->group[HF_FD_GROUP_KILL] = HFC_NO_FILE;
+    for (int i = 0; i < HF_GROUP_FDS; i++)
+        client->group[i] = HFC_NO_FILE;
     client->timer_ns = HFC_NEVER;
     LIST_INIT(&client->maps);
     TAILQ_INIT(&client->queued);

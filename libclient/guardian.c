@@ -88,6 +88,31 @@ int hf_join(const struct hf_ticket *ticket, hf_client **ret_client, hf_lease **r
     return hf_join_all(ticket, 1, ret_client, ret_lease);
 }
 
+static void close_group(const int fds[HF_GROUP_FDS])
+{
+    for (int i = 0; i < HF_GROUP_FDS; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
+static int open_group(int directory, int ret_fds[HF_GROUP_FDS])
+{
+    static const char *const names[HF_GROUP_FDS] = {
+        [HF_FD_GROUP_KILL] = "cgroup.kill", [HF_FD_GROUP_FREEZE] = "cgroup.freeze"};
+
+    for (int i = 0; i < HF_GROUP_FDS; i++)
+        ret_fds[i] = -1;
+    for (int i = 0; i < HF_GROUP_FDS; i++) {
+        if (!names[i])
+            continue;
+        ret_fds[i] = openat(directory, names[i], O_WRONLY | O_CLOEXEC);
+        if (ret_fds[i] < 0)
+            return hfc_fail(HF_EINVAL, "hf_job_group: %s: %m", names[i]);
+    }
+    ret_fds[HF_FD_GROUP] = fcntl(directory, F_DUPFD_CLOEXEC, 0);
+    return ret_fds[HF_FD_GROUP] < 0 ? hfc_fail(HF_ESYS, "hf_job_group: %m") : HF_OK;
+}
+
 int hf_job_group(hf_client *client, int directory)
 {
     int fds[HF_GROUP_FDS], status = hfc_client_check(client);
@@ -96,25 +121,16 @@ int hf_job_group(hf_client *client, int directory)
         return status;
     if (client->role != HF_ROLE_GUARDIAN)
         return hfc_fail(HF_EINVAL, "hf_job_group: this client was not made by hf_join()");
-    fds[HF_FD_GROUP_KILL] = openat(directory, "cgroup.kill", O_WRONLY | O_CLOEXEC);
-    if (fds[HF_FD_GROUP_KILL] < 0)
-        return hfc_fail(HF_EINVAL, "hf_job_group: cgroup.kill: %m");
-    fds[HF_FD_GROUP] = fcntl(directory, F_DUPFD_CLOEXEC, 0);
+    status = open_group(directory, fds);
     hfc_lock(client);
-    if (fds[HF_FD_GROUP] < 0)
-        status = hfc_fail(HF_ESYS, "hf_job_group: %m");
-    else if (client->group[HF_FD_GROUP].fd >= 0)
+    if (status == HF_OK && client->group[HF_FD_GROUP].fd >= 0)
         status = hfc_fail(HF_EINVAL, "hf_job_group: this client has a group already");
-    else
-        for (int i = 0; i < HF_GROUP_FDS; i++)
-            hfc_file_keep(&client->group[i], fds[i]);
+    for (int i = 0; i < HF_GROUP_FDS && status == HF_OK; i++)
+        hfc_file_keep(&client->group[i], fds[i]);
     if (status == HF_OK)
         hfc_link_tell_group(client);
     hfc_unlock(client);
-    if (status < 0) {
-        close(fds[HF_FD_GROUP_KILL]);
-        if (fds[HF_FD_GROUP] >= 0)
-            close(fds[HF_FD_GROUP]);
-    }
+    if (status < 0)
+        close_group(fds);
     return status;
 }

@@ -64,8 +64,8 @@ HF_EXPORT int hf_join_all(const struct hf_ticket *tickets, size_t count, hf_clie
  * made and whose leases are all of one job. `directory` is a descriptor of the group's directory
  * and stays the caller's. The agent, and a later agent, kills all processes in the group at V - 0.1
  * T, or as soon as the guardians are gone, and releases the leases once the group is empty.
- * HF_EINVAL: it is no control group, or has no cgroup.kill (Linux before 5.14) that the caller may
- * write to. */
+ * What does not die is frozen, for good, and its lease lapses. HF_EINVAL: it is no control group, or has no
+ * cgroup.kill (Linux before 5.14) or cgroup.freeze that the caller may write to. */
 HF_EXPORT int hf_job_group(hf_client *client, int directory);
 
 /* --- a job's heartbeat --------------------------------------------------------------------------- */

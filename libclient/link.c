@@ -148,13 +148,15 @@ static void go_on(hf_client *client) REQUIRES(hfc_locked)
 
 void hfc_link_tell_group(hf_client *client)
 {
-    const int fds[HF_GROUP_FDS] = {[HF_FD_GROUP] = client->group[HF_FD_GROUP].fd,
-                                   [HF_FD_GROUP_KILL] = client->group[HF_FD_GROUP_KILL].fd};
+    int fds[HF_GROUP_FDS];
 
-    if (client->link != HFC_LINK_UP || client->welcome.minor < 3 ||
-        !hfc_file_is_ours(&client->group[HF_FD_GROUP]) ||
-        !hfc_file_is_ours(&client->group[HF_FD_GROUP_KILL]))
+    if (client->link != HFC_LINK_UP || client->welcome.minor < 3)
         return;
+    for (int i = 0; i < HF_GROUP_FDS; i++) {
+        if (!hfc_file_is_ours(&client->group[i]))
+            return;
+        fds[i] = client->group[i].fd;
+    }
     /* The socket has room: only the hello was sent on it. */
     (void)hfc_send_group(client->session->sock.fd, fds);
 }

@@ -95,6 +95,8 @@ _Static_assert(sizeof(struct hf_welcome) == 256, "layout");
 enum hf_group_fd {
     HF_FD_GROUP,      /* the directory */
     HF_FD_GROUP_KILL, /* its cgroup.kill, open for writing */
+    /* Its cgroup.freeze, likewise. An agent that knows two takes two; of a guardian that sends two a group is not frozen. */
+    HF_FD_GROUP_FREEZE,
     HF_GROUP_FDS
 };
 struct hf_group {

@@ -296,6 +296,9 @@ static void settle(struct config_load *l)
         (void)settle_timing(l);
 }
 
+/* Of a job's control group the agent keeps cgroup.kill, cgroup.freeze and cgroup.events. */
+#define JOB_GROUP_FDS 3
+
 void config_bound_clients(struct config *c, int64_t descriptors)
 {
     int64_t fit = hf_sessions_fit(descriptors, (uint32_t)c->node_count);
@@ -305,7 +308,7 @@ void config_bound_clients(struct config *c, int64_t descriptors)
         fit = 1;
     c->groups_max = 0;
     if (fit >= c->clients_max) {
-        int64_t spare = (fit - c->clients_max) * HF_SESSION_FDS / 2;
+        int64_t spare = (fit - c->clients_max) * HF_SESSION_FDS / JOB_GROUP_FDS;
 
         /* A job has two clients. */
         c->groups_max = spare < c->clients_max / 2 ? (uint32_t)spare : c->clients_max / 2;

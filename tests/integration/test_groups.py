@@ -4,6 +4,7 @@ the agent are for."""
 import contextlib
 import os
 import pathlib
+import re
 import select
 import shutil
 import signal
@@ -12,7 +13,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from events import await_event, faults, history  # noqa: E402
-from jobs import (TTL_S, Job, S, Watcher, assert_at, assert_killed_in_time, children, group_of, kill_both,  # noqa: E402
+from jobs import (ROUNDING_S, TTL_S, Job, S, Watcher, assert_at, assert_killed_in_time, children, group_of, kill_both,  # noqa: E402
                   needs_groups, python, ready, remove_group, tough)  # noqa: E402
 from rig import BUILD, OTHER_UID, SLOW, alive, boottime_ns, main, scenario, skip, wait_until  # noqa: E402
 
@@ -41,6 +42,36 @@ import os, time
 if os.fork() == 0:
     os.setsid()
     print("up", flush=True)
+time.sleep(120)
+"""
+
+
+# Its main thread has ended, as by pthread_exit(): the kernel shows a dead leader, and cgroup.kill does not end the thread that goes on.
+# The thread says so all the time.
+HEADLESS = """
+import ctypes, os, signal, sys, threading, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def work():
+    while True:
+        os.write(1, b"on\\n")
+        time.sleep(0.01)
+def lose_head():
+    threading.Thread(target=work).start()
+    ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)
+"""
+
+# One of them in the PID namespace of another process, and nobody's child here.
+HEADLESS_ELSEWHERE = HEADLESS + """
+namespace = os.open("/proc/%d/ns/pid", os.O_RDONLY)
+if ctypes.CDLL(None, use_errno=True).setns(namespace, 0x20000000):
+    sys.exit("setns: " + os.strerror(ctypes.get_errno()))
+if os.fork() == 0:
+    if os.fork() == 0:
+        os.setsid()
+        time.sleep(0.2)
+        lose_head()
+    os._exit(0)
+os.wait()
 time.sleep(120)
 """
 
@@ -191,6 +222,59 @@ def both_stopped(run):
     assert job.wait() == 124, job.process.err
     run.keys_gone("job")
     assert not faults(history(run)), history(run)
+
+
+def last_words_ns(job, silence_s=1.0, timeout_s=20.0):
+    """When the job wrote for the last time: it is silent for a while, or dead."""
+    last = boottime_ns()
+    deadline = time.monotonic() + timeout_s * SLOW
+    while select.select([job.out], [], [], silence_s * SLOW)[0]:
+        if not os.read(job.out.fileno(), 65536):
+            break
+        last = boottime_ns()
+        assert time.monotonic() < deadline, "the job goes on"
+    return last
+
+
+@scenario("both guardians killed, and the main thread of a process of the job has ended: it is stopped for good, told with the remedy, "
+          "and keeps its lock until that lapses", needs_root=True)
+def headless_orphan(run):
+    needs_groups()
+    system_agent(run)
+    watcher = Watcher(run)
+    job = Job(run, "-t", f"{TTL_S}s", "job", *python(HEADLESS + "if os.fork() == 0:\n    os.setsid()\n    lose_head()\ntime.sleep(120)"))
+    assert job.line() == "on"
+    began_ns = boottime_ns()
+    kill_both(job)
+    watcher.look()
+    assert_at("the last act of the job", last_words_ns(job), began_ns, early_s=0, late_s=1 * SLOW)
+    text = wait_until(lambda: re.search(r"it is frozen, .*end it as root: (.*)", run.agents[0].err), what="the agent tells it")
+    assert watcher.valid_ns
+    run.keys_gone("job", 3 * TTL_S)
+    assert boottime_ns() >= watcher.valid_ns - ROUNDING_S * S, "released while a process of the job is there"
+    assert not faults(history(run)), history(run)
+    assert run.spawn("sh", "-c", text[1], label="remedy").wait() == 0
+    job.death_ns(5)
+    job.wait()
+    remove_group(job)
+
+
+@scenario("what went to another PID namespace, and whose main thread has ended, is dead before V, with its agent killed", needs_root=True)
+def headless_elsewhere(run):
+    needs_groups()
+    ready(run)
+    elsewhere = run.spawn("unshare", "--pid", "--fork", "--kill-child", "sleep", "300")
+    init = wait_until(lambda: children(elsewhere.pid), what="the other namespace")[0]
+    watcher = Watcher(run)
+    job = Job(run, "-t", f"{TTL_S}s", "job", *python(HEADLESS_ELSEWHERE % init))
+    assert job.line() == "on"
+    run.agents[0].kill()
+    watcher.look()
+    late_s = (last_words_ns(job, timeout_s=3 * TTL_S) - watcher.valid_ns) / S
+    assert late_s < 0, f"{late_s:.3f} s after V"
+    job.death_ns(5)
+    assert job.wait() == 124, job.process.err
+    assert not group_of(job)
 
 
 @scenario("a tree that ends together with its container: the lock is free at once", needs_root=True)

@@ -695,7 +695,7 @@ TEST(test_clients_are_bounded_by_descriptors)
     assert_false(c.descriptors_bound);
     assert_int_equal(c.groups_max, 0);
     config_bound_clients(&c, 64 + 12 + 5 * 1024 + 30);
-    assert_int_equal(c.groups_max, 15); /* two descriptors each */
+    assert_int_equal(c.groups_max, 10); /* three descriptors each */
     config_bound_clients(&c, 65536);
     assert_int_equal(c.groups_max, 512);
     config_bound_clients(&c, 64 + 12 + 5 * 512 + 2);

@@ -2,9 +2,11 @@
  * test is skipped. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,8 +14,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -84,7 +88,10 @@ static void take(void)
 {
     const char *why = "";
 
-    assert_int_equal(job_group_open(hierarchy, dir, open_kill(O_WRONLY), &group, &why), HF_OK);
+    assert_int_equal(job_group_open(hierarchy, dir, open_kill(O_WRONLY),
+                                    openat(dir, "cgroup.freeze", O_WRONLY | O_CLOEXEC), &group,
+                                    &why),
+                     HF_OK);
     taken = true;
 }
 
@@ -94,7 +101,7 @@ static void refused(int directory, int fd, const char *text)
     const char *why = "";
 
     assert_true(fd >= 0);
-    assert_int_equal(job_group_open(hierarchy, directory, fd, &none, &why), HF_EINVAL);
+    assert_int_equal(job_group_open(hierarchy, directory, fd, -1, &none, &why), HF_EINVAL);
     if (!strstr(why, text))
         fail_msg("'%s' is not of %s", why, text);
     assert_int_equal(none.kill_fd, -7);
@@ -158,6 +165,67 @@ static void killed_and_told(void **state)
     close(epoll);
 }
 
+static bool is_frozen(void)
+{
+    char text[256];
+    ssize_t got = pread(group.events_fd, text, sizeof(text) - 1, 0);
+
+    text[got > 0 ? got : 0] = '\0';
+    return strstr(text, "frozen 1\n") != NULL;
+}
+
+static void *count(void *arg)
+{
+    atomic_uint *counted = arg;
+
+    for (;;) {
+        usleep(1000);
+        atomic_fetch_add(counted, 1);
+    }
+    return NULL;
+}
+
+/* The kernel's kill wakes no thread of it: it sends the signal to the dead main thread. */
+static void whose_main_thread_has_ended_is_stopped(void **state)
+{
+    atomic_uint *counted =
+        mmap(NULL, sizeof(*counted), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    char path[JOB_GROUP_PATH_MAX];
+    unsigned before;
+    pid_t pid;
+
+    (void)state;
+    NEEDS_GROUPS();
+    assert_true(counted != MAP_FAILED);
+    take();
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        pthread_t thread;
+        int procs = openat(dir, "cgroup.procs", O_WRONLY);
+
+        if (write(procs, "0", 1) != 1 || pthread_create(&thread, NULL, count, counted) != 0)
+            _exit(1);
+        (void)syscall(SYS_exit, 0); /* of this thread alone */
+    }
+    while (atomic_load(counted) < 10)
+        usleep(1000);
+    job_group_kill(&group);
+    for (int i = 0; i < 5000 && !is_frozen() && !job_group_is_empty(&group); i++)
+        usleep(1000);
+    before = atomic_load(counted);
+    usleep(50000);
+    assert_int_equal(atomic_load(counted), before);
+    if (is_frozen())
+        assert_false(job_group_is_empty(&group)); /* it is not taken for dead */
+    job_group_path(&group, path);
+    assert_string_equal(path, place);
+    kill(pid, SIGKILL); /* by its number it dies */
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_true(job_group_is_empty(&group));
+    munmap(counted, sizeof(*counted));
+}
+
 /* Who reads a description that he shares with the agent, and never ends, would hold it up. */
 static void reads_what_nobody_shares(void **state)
 {
@@ -197,6 +265,26 @@ static void only_what_kills(void **state)
     refused(dir, openat(dir, "cgroup.procs", O_WRONLY | O_CLOEXEC), "for writing");
     refused(dir, openat(dir, "cgroup.freeze", O_RDWR | O_CLOEXEC), "for writing");
     refused(dir, open("/dev/null", O_RDWR | O_CLOEXEC), "for writing");
+}
+
+static void only_what_freezes(void **state)
+{
+    static const char *const others[] = {"cgroup.kill", "cgroup.procs"};
+    int fd = -1, freeze;
+
+    (void)state;
+    NEEDS_GROUPS();
+    fd = open_kill(O_WRONLY);
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        struct job_group none;
+        const char *why = "";
+
+        freeze = openat(dir, others[i], O_WRONLY | O_CLOEXEC);
+        assert_int_equal(job_group_open(hierarchy, dir, fd, freeze, &none, &why), HF_EINVAL);
+        assert_non_null(strstr(why, "cgroup.freeze"));
+        close(freeze);
+    }
+    close(fd);
 }
 
 static void only_of_that_very_group(void **state)
@@ -250,7 +338,7 @@ static void a_path_proves_nothing(void **state)
         close(dir);
         dir = open(place, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
         fd = openat(dir, "cgroup.kill", O_WRONLY | O_CLOEXEC); /* cgroup.freeze */
-        _exit(fd >= 0 && job_group_open(hierarchy, dir, fd, &none, &why) == HF_EINVAL ? 0 : 1);
+        _exit(fd >= 0 && job_group_open(hierarchy, dir, fd, -1, &none, &why) == HF_EINVAL ? 0 : 1);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
@@ -276,7 +364,7 @@ static void an_agent_of_another_user_kills(void **state)
 
         if (setuid(65534) < 0)
             _exit(77);
-        if (job_group_open(hierarchy, dir, fd, &group, &why) < 0 || job_group_is_empty(&group))
+        if (job_group_open(hierarchy, dir, fd, -1, &group, &why) < 0 || job_group_is_empty(&group))
             _exit(1);
         job_group_kill(&group);
         _exit(0);
@@ -297,10 +385,12 @@ int main(void)
 #define ROW(test) cmocka_unit_test_setup_teardown(test, make_place, remove_place)
     const struct CMUnitTest tests[] = {
         ROW(killed_and_told),
+        ROW(whose_main_thread_has_ended_is_stopped),
         ROW(reads_what_nobody_shares),
         ROW(a_removed_group_is_empty_and_quiet),
         ROW(only_what_was_opened_for_writing),
         ROW(only_what_kills),
+        ROW(only_what_freezes),
         ROW(only_of_that_very_group),
         ROW(only_of_the_hierarchy),
         ROW(a_path_proves_nothing),

@@ -31,7 +31,7 @@ static struct clients the_clients;
 /* --- the group, and what is below ------------------------------------------------------------- */
 
 static bool empty; /* nobody is inside */
-static int kills, opened;
+static int kills, opened, asked_path;
 static int releases[LEASES], told_killed[LEASES];
 
 bool job_group_hierarchy(dev_t *ret_device)
@@ -40,18 +40,27 @@ bool job_group_hierarchy(dev_t *ret_device)
     return true;
 }
 
-int job_group_open(HF_UNUSED dev_t hierarchy, HF_UNUSED int directory, int kill_fd,
+int job_group_open(HF_UNUSED dev_t hierarchy, HF_UNUSED int directory, int kill_fd, int freeze_fd,
                    struct job_group *ret_group, HF_UNUSED const char **ret_why)
 {
     opened++;
-    *ret_group = (struct job_group){.kill_fd = kill_fd, .events_fd = eventfd(0, EFD_CLOEXEC)};
+    *ret_group = (struct job_group){
+        .kill_fd = kill_fd, .freeze_fd = freeze_fd, .events_fd = eventfd(0, EFD_CLOEXEC)};
     return HF_OK;
+}
+
+void job_group_path(HF_UNUSED const struct job_group *group, char path[JOB_GROUP_PATH_MAX])
+{
+    asked_path++;
+    memcpy(path, "/g", sizeof("/g"));
 }
 
 void job_group_close(struct job_group *group)
 {
     opened--;
     close(group->kill_fd);
+    if (group->freeze_fd >= 0)
+        close(group->freeze_fd);
     close(group->events_fd);
 }
 
@@ -124,7 +133,7 @@ static int make(void **state)
     memset(releases, 0, sizeof(releases));
     memset(told_killed, 0, sizeof(told_killed));
     memset(leases, 0, sizeof(leases));
-    kills = opened = 0;
+    kills = opened = asked_path = 0;
     empty = false;
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
     client.user = session.user = &user;
@@ -154,12 +163,12 @@ static int unmake(void **state)
     return 0;
 }
 
-/* As a guardian hands its group over. */
-static bool give(void)
+/* As a guardian hands its group over; an older one sends two descriptors. */
+static bool give_so_many(int count)
 {
     union {
         struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int) * HF_GROUP_FDS)];
+        char bytes[CMSG_SPACE(sizeof(int) * (HF_GROUP_FDS + 1))];
     } control = {.bytes = {0}};
     struct hf_group message = {.magic = HF_GROUP_MAGIC};
     struct iovec part = {.iov_base = &message, .iov_len = sizeof(message)};
@@ -168,18 +177,24 @@ static bool give(void)
                        .msg_control = control.bytes,
                        .msg_controllen = sizeof(control.bytes)};
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    int fds[HF_GROUP_FDS];
+    int fds[HF_GROUP_FDS + 1];
 
-    for (int i = 0; i < HF_GROUP_FDS; i++)
+    for (int i = 0; i < count; i++)
         fds[i] = open("/dev/null", O_RDWR | O_CLOEXEC);
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof(fds));
-    memcpy(CMSG_DATA(c), fds, sizeof(fds));
+    c->cmsg_len = CMSG_LEN(sizeof(int) * (size_t)count);
+    m.msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)count);
+    memcpy(CMSG_DATA(c), fds, sizeof(int) * (size_t)count);
     assert_int_equal(sendmsg(sockets[1], &m, 0), sizeof(message));
-    for (int i = 0; i < HF_GROUP_FDS; i++)
+    for (int i = 0; i < count; i++)
         close(fds[i]);
     return groups_take(groups, &session);
+}
+
+static bool give(void)
+{
+    return give_so_many(HF_GROUP_FDS);
 }
 
 static void takes(void)
@@ -277,6 +292,51 @@ static void an_orphan_is_killed_and_then_released(void **state)
     assert_int_equal(releases[0], 1);
 }
 
+/* What the group's kill does not end is told once, after a while, and keeps its lock until that lapses. */
+static void an_orphan_that_does_not_die_keeps_its_lock(void **state)
+{
+    (void)state;
+    hold(0, true);
+    takes();
+    guardians_go();
+    pass(900);
+    assert_int_equal(asked_path, 0);
+    pass(200);
+    assert_int_equal(asked_path, 1);
+    pass(10000);
+    assert_int_equal(asked_path, 1);
+    assert_int_equal(releases[0], 0);
+    assert_true(kills > 100);
+}
+
+static int open_files(void)
+{
+    int count = 0;
+
+    for (int fd = 0; fd < 256; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+/* Two of an older guardian, three of ours, and of a bad one as many as there is room for: none is left open. */
+static void each_number_of_descriptors(void **state)
+{
+    int before;
+
+    (void)state;
+    hold(0, true);
+    takes(); /* and watches the group */
+    groups_drop(&client);
+    before = open_files();
+    for (int count = 1; count <= HF_GROUP_FDS + 1; count++) {
+        session.gave_group = false;
+        assert_true(give_so_many(count));
+        assert_int_equal(client.group != NULL, count >= HF_FD_GROUP_FREEZE);
+        groups_drop(&client);
+        assert_int_equal(open_files(), before);
+    }
+}
+
 static void an_empty_group_of_living_guardians_is_theirs(void **state)
 {
     (void)state;
@@ -361,6 +421,8 @@ int main(void)
         ROW(the_first_of_its_leases_decides),
         ROW(a_lost_lease_kills_at_once),
         ROW(an_orphan_is_killed_and_then_released),
+        ROW(an_orphan_that_does_not_die_keeps_its_lock),
+        ROW(each_number_of_descriptors),
         ROW(an_empty_group_of_living_guardians_is_theirs),
         ROW(a_ghost_is_no_orphan),
         ROW(the_last_lease_of_a_job_takes_the_group_along),

@@ -233,6 +233,16 @@ static void what_does_not_die_is_named_once(void **state)
     guardian_kill_tree(&g, after_ms(1006));
     assert_non_null(strstr(fake.said, "in the job's control group does not die"));
 
+    g = begin(); /* and the tree itself is dead */
+    fake.dies = true;
+    fake.living = 0;
+    fake.group_empty = false;
+    guardian_kill_tree(&g, after_ms(0));
+    guardian_kill_tree(&g, after_ms(1006));
+    assert_non_null(strstr(fake.said, "in the job's control group does not die"));
+    assert_int_equal(fake.scans, 0);
+    assert_true(guardian_kill_failed(&g, after_ms(10001)));
+
     g = begin();
     fake.living = 0;
     guardian_kill_tree(&g, after_ms(0));

@@ -1,7 +1,7 @@
 /* A control group (v2) for one job, below the caller's own, if one can be made. Its cgroup.kill
  * reaches every process at once, also one that forks faster than /proc can be read, one of another
- * user (set-uid), and one whose reaper is in another PID namespace. A job is over when the group
- * and the tree are both empty. */
+ * user (set-uid), and one whose reaper is in another PID namespace. One whose main thread has ended is killed by its
+ * number. What may not be killed so is frozen, for good. A job is over when the group and the tree are both empty. */
 #ifndef HOLDFAST_TOOLS_RUN_CGROUP_H
 #define HOLDFAST_TOOLS_RUN_CGROUP_H
 
@@ -26,7 +26,7 @@ void cgroup_sweep(const struct cgroup *cgroup);
 /* Moves the calling process into the group. Async-signal-safe. */
 void cgroup_enter(const struct cgroup *cgroup);
 
-/* Sends SIGKILL to all processes inside. Works also if another process made the planned group. */
+/* Sends SIGKILL to all processes inside, and freezes what does not die. Works also if another process made the planned group. */
 void cgroup_kill(struct cgroup *cgroup);
 
 /* Whether no process is inside, or there is no group. Zombies do not count. */

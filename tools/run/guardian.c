@@ -105,7 +105,7 @@ static void hurry(void)
 
 void guardian_kill_tree(struct guardian *g, int64_t now_ns)
 {
-    struct tree_outcome outcome;
+    struct tree_outcome outcome = {0};
 
     if (g->kill_since_ns == 0) {
         g->kill_since_ns = now_ns;
@@ -116,9 +116,9 @@ void guardian_kill_tree(struct guardian *g, int64_t now_ns)
     cgroup_kill(&g->cgroup);
     g->tree.group = atomic_load(&g->shared->group);
     /* (!) However long it takes: a scan alone is outrun by processes that fork and end. While the inner one lives, orphans are its. */
-    if ((g->tree.spare || !tree_hunt(&g->tree, g->on_reaped, g->on_reaped_arg)) &&
+    if ((!g->tree.spare && tree_hunt(&g->tree, g->on_reaped, g->on_reaped_arg)) ||
         tree_signal(&g->tree, SIGKILL, &outcome) == 0)
-        judge_stubborn(g, &outcome, now_ns);
+        judge_stubborn(g, &outcome, now_ns); /* the group may not be empty yet */
     g->kill_next_ns = now_ns + (g->complained ? KILL_LATE_PAUSE_NS : KILL_PAUSE_NS);
 }
 

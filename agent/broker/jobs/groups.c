@@ -6,6 +6,9 @@
  * had said so, and the lock is released. While one of them lives only it may say so; but that the job was
  * killed the agent tells by itself, because the guardians may find no process left to kill. The agent
  * neither sees nor kills a process that has left the group.
+ *
+ * (!) The agent kills by the group alone, as it may signal no process by its number. What the kernel does not kill
+ * so is frozen: it acts no more. The lock of such a job is not released, it lapses.
  */
 #include "agent/broker/jobs/groups.h"
 
@@ -31,6 +34,7 @@
 
 /* Until the killed processes are dead. */
 #define KILL_AGAIN      hf_ms(100)
+#define KILL_PATIENCE   hf_ms(1000)
 #define GROUPS_PER_TURN 16
 
 struct groups {
@@ -47,7 +51,8 @@ struct group {
     struct client *client;
     struct job_group job;
     struct loop_timer timer; /* the next kill, unless something comes first */
-    bool released, told;
+    hf_time killed;          /* first; HF_TIME_NEVER: not yet */
+    bool released, told, told_stubborn;
 };
 
 static void close_fds(const int *fds, int count)
@@ -117,6 +122,29 @@ static void tell_killed(struct group *g) IN_BROKER_THREAD
             order_losing(r, true);
 }
 
+static void tell_stubborn(struct group *g)
+{
+    char path[JOB_GROUP_PATH_MAX];
+
+    g->told_stubborn = true;
+    job_group_path(&g->job, path);
+    log_warn("the job of process %" PRIu32 " (user %" PRIu32
+             ") does not die, as a process whose main thread has ended and whose others run; %s, "
+             "and its "
+             "lock is not released, it lapses; end it as root: xargs kill -9 < %s/cgroup.procs",
+             g->client->pid, g->client->uid,
+             g->job.freeze_fd >= 0 ? "it is frozen, so it acts no more" : "it runs on", path);
+}
+
+static void kill_all(struct group *g, hf_time now, bool empty)
+{
+    if (g->killed.ns == HF_TIME_NEVER.ns)
+        g->killed = now;
+    job_group_kill(&g->job);
+    if (!empty && !g->told_stubborn && hf_time_reached(now, hf_time_add(g->killed, KILL_PATIENCE)))
+        tell_stubborn(g);
+}
+
 static void look(struct group *g, hf_time now) IN_BROKER_THREAD
 {
     const struct client *c = g->client;
@@ -130,7 +158,7 @@ static void look(struct group *g, hf_time now) IN_BROKER_THREAD
         return;
     }
     if (hf_time_reached(now, at)) {
-        job_group_kill(&g->job);
+        kill_all(g, now, empty);
         if (!orphan && !empty && !g->told)
             tell_killed(g);
         at = hf_time_add(now, KILL_AGAIN);
@@ -216,7 +244,7 @@ static int watch_groups(struct groups *groups)
     return HF_ENOMEM;
 }
 
-/* Why it is of no use; NULL: it was taken, together with the second descriptor. */
+/* Why it is of no use; NULL: it was taken, together with all descriptors but the directory's. */
 static const char *take(struct groups *groups, struct session *s,
                         const int fds[HF_GROUP_FDS]) IN_BROKER_THREAD
 {
@@ -237,7 +265,8 @@ static const char *take(struct groups *groups, struct session *s,
     if (!g)
         return "out of memory";
     if (watch_groups(groups) < 0 ||
-        job_group_open(hierarchy, fds[HF_FD_GROUP], fds[HF_FD_GROUP_KILL], &g->job, &why) < 0) {
+        job_group_open(hierarchy, fds[HF_FD_GROUP], fds[HF_FD_GROUP_KILL], fds[HF_FD_GROUP_FREEZE],
+                       &g->job, &why) < 0) {
         free(g);
         return groups->watch.priv ? why : strerror(errno);
     }
@@ -249,6 +278,7 @@ static const char *take(struct groups *groups, struct session *s,
     }
     g->groups = groups;
     g->client = s->client;
+    g->killed = HF_TIME_NEVER;
     g->timer.fn = on_timer;
     s->client->group = g;
     s->user->groups++;
@@ -288,10 +318,10 @@ bool groups_take(struct groups *groups, struct session *s)
     struct msghdr m = {.msg_iov = &part,
                        .msg_iovlen = 1,
                        .msg_control = control.bytes,
-                       .msg_controllen = sizeof(control.bytes)};
+                       .msg_controllen = CMSG_LEN(sizeof(int) * HF_GROUP_FDS)}; /* not one more */
     const struct cmsghdr *c;
     const char *why = "it came without its descriptors";
-    int fds[HF_GROUP_FDS], count = 0;
+    int fds[HF_GROUP_FDS] = {-1, -1, -1}, count = 0;
 
     if (!is_offered(s))
         return false;
@@ -302,13 +332,13 @@ bool groups_take(struct groups *groups, struct session *s)
     s->gave_group = true;
     c = CMSG_FIRSTHDR(&m);
     if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
-        count = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int)); /* there is room for no more */
+        count = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
         memcpy(fds, CMSG_DATA(c), (size_t)count * sizeof(int));
     }
-    if (count == HF_GROUP_FDS)
+    if (count >= HF_FD_GROUP_FREEZE) /* an older guardian sends two */
         why = take(groups, s, fds);
     /* Descriptors that were taken are the group's. */
-    close_fds(fds, why ? count : HF_FD_GROUP_KILL);
+    close_fds(fds, why ? count : HF_FD_GROUP + 1);
     if (why && log_allows(&groups->of_no_use, LOG_LIMIT, clock_now()))
         log_info("the control group that process %" PRIu32 " (user %" PRIu32
                  ") handed over cannot be used: %s",

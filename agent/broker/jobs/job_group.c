@@ -5,6 +5,7 @@
 #include <linux/magic.h>
 #include <linux/openat2.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -58,8 +59,8 @@ static int open_in(int directory, const char *name, int flags)
     return (int)syscall(SYS_openat2, directory, name, &how, sizeof(how));
 }
 
-/* Whether it is the directory's cgroup.kill, open for writing. */
-static bool is_kill(dev_t hierarchy, int directory, int fd)
+/* Whether it is that file of the directory, open for writing. */
+static bool is_its(dev_t hierarchy, int directory, const char *name, int fd)
 {
     int flags = fcntl(fd, F_GETFL), found;
     uint64_t given, own;
@@ -68,7 +69,7 @@ static bool is_kill(dev_t hierarchy, int directory, int fd)
     if (flags < 0 || (flags & O_PATH) || (flags & O_ACCMODE) == O_RDONLY ||
         !inode_of(hierarchy, fd, S_IFREG, &given))
         return false;
-    found = open_in(directory, "cgroup.kill", O_PATH);
+    found = open_in(directory, name, O_PATH);
     if (found < 0)
         return false;
     same = inode_of(hierarchy, found, S_IFREG, &own) && own == given;
@@ -76,8 +77,8 @@ static bool is_kill(dev_t hierarchy, int directory, int fd)
     return same;
 }
 
-int job_group_open(dev_t hierarchy, int directory, int kill_fd, struct job_group *ret_group,
-                   const char **ret_why)
+int job_group_open(dev_t hierarchy, int directory, int kill_fd, int freeze_fd,
+                   struct job_group *ret_group, const char **ret_why)
 {
     uint64_t inode;
     int events;
@@ -86,8 +87,12 @@ int job_group_open(dev_t hierarchy, int directory, int kill_fd, struct job_group
         *ret_why = "the directory that it sent is no control group of this host";
         return HF_EINVAL;
     }
-    if (!is_kill(hierarchy, directory, kill_fd)) {
+    if (!is_its(hierarchy, directory, "cgroup.kill", kill_fd)) {
         *ret_why = "it did not open the group's cgroup.kill for writing";
+        return HF_EINVAL;
+    }
+    if (freeze_fd >= 0 && !is_its(hierarchy, directory, "cgroup.freeze", freeze_fd)) {
+        *ret_why = "it did not open the group's cgroup.freeze for writing";
         return HF_EINVAL;
     }
     events = open_in(directory, "cgroup.events", O_RDONLY);
@@ -95,7 +100,8 @@ int job_group_open(dev_t hierarchy, int directory, int kill_fd, struct job_group
         *ret_why = "the group's cgroup.events cannot be opened";
         return HF_EINVAL;
     }
-    *ret_group = (struct job_group){.kill_fd = kill_fd, .events_fd = events};
+    *ret_group =
+        (struct job_group){.kill_fd = kill_fd, .freeze_fd = freeze_fd, .events_fd = events};
     return HF_OK;
 }
 
@@ -103,6 +109,8 @@ void job_group_close(struct job_group *group)
 {
     close(group->events_fd);
     close(group->kill_fd);
+    if (group->freeze_fd >= 0)
+        close(group->freeze_fd);
 }
 
 void job_group_kill(const struct job_group *group)
@@ -110,6 +118,24 @@ void job_group_kill(const struct job_group *group)
     /* At an offset: write() would wait for another writer to the same description. It fails for a
      * group that was removed. */
     (void)!pwrite(group->kill_fd, "1", 1, 0);
+    /* The frozen die of SIGKILL as others do. */
+    if (group->freeze_fd >= 0)
+        (void)!pwrite(group->freeze_fd, "1", 1, 0);
+}
+
+void job_group_path(const struct job_group *group, char path[JOB_GROUP_PATH_MAX])
+{
+    char link[32], *end;
+    ssize_t got;
+
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", group->kill_fd);
+    got = readlink(link, path, JOB_GROUP_PATH_MAX - 1);
+    path[got > 0 ? got : 0] = '\0';
+    end = strrchr(path, '/');
+    if (end && end > path)
+        *end = '\0';
+    else
+        memcpy(path, "?", sizeof("?"));
 }
 
 bool job_group_is_empty(struct job_group *group)
