@@ -70,6 +70,21 @@ static int map_table(hf_client *client, int fd, uint64_t epoch, struct hfc_map *
     return HF_OK;
 }
 
+/* (!) The stamp is read first, and one clock never goes back. By one that is behind the agent's this program would take its
+ * leases for valid when they are another's. */
+static int judge_clock(const struct hfc_map *map, char *why, size_t why_size)
+{
+    int64_t stamp = atomic_load(&map->table.header->broker_beat_ns), now = hfc_now();
+
+    if (now >= stamp)
+        return HF_OK;
+    (void)snprintf(why, why_size,
+                   "run the program with the host's clock, without what changes it (faketime), or "
+                   "an agent in the "
+                   "program's time namespace: its clock is behind this agent's");
+    return HF_ETIMENS;
+}
+
 int hfc_session_adopt(hf_client *client, const struct hf_welcome *welcome,
                       const int fds[HF_WELCOME_FDS], char *why, size_t why_size)
 {
@@ -90,5 +105,6 @@ int hfc_session_adopt(hf_client *client, const struct hf_welcome *welcome,
     (void)madvise(session->ring.out, HF_RING_BYTES, MADV_DONTFORK);
     (void)madvise((void *)session->ring.in, HF_RING_BYTES, MADV_DONTFORK);
     (void)madvise(client->beats, HF_BEATS_BYTES, MADV_DONTFORK);
-    return map_table(client, fds[HF_FD_TABLE], welcome->epoch, &session->map, why, why_size);
+    status = map_table(client, fds[HF_FD_TABLE], welcome->epoch, &session->map, why, why_size);
+    return status < 0 ? status : judge_clock(session->map, why, why_size);
 }

@@ -2,6 +2,7 @@
 """Processes of a job that its guardians cannot kill or do not see, and guardians that are not there: what the job's control group and
 the agent are for."""
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -253,6 +254,10 @@ def headless_orphan(run):
     run.keys_gone("job", 3 * TTL_S)
     assert boottime_ns() >= watcher.valid_ns - ROUNDING_S * S, "released while a process of the job is there"
     assert not faults(history(run)), history(run)
+    doctor = run.spawn("env", "-u", "HOLDFAST_RUNTIME_DIR", BUILD / "bin" / "holdfast", "doctor", "--json", label="doctor")
+    doctor.wait()
+    found = [one for one in json.loads(doctor.out)["findings"] if one["check"] == "leftover.job" and text[1] in one["remedy"]]
+    assert len(found) == 1 and found[0]["level"] == "warn", doctor.out
     assert run.spawn("sh", "-c", text[1], label="remedy").wait() == 0
     job.death_ns(5)
     job.wait()

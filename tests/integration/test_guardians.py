@@ -231,6 +231,59 @@ def another_proc(run):
     assert process.wait() == 0 and began.exists(), process.err
 
 
+# --- a filter of system calls --------------------------------------------------------------------------
+
+# What a program may do that executes the rest of its words: these calls fail, if their second argument is this one (or any).
+FILTERED = """
+import ctypes, os, struct, sys
+calls, value = [int(word) for word in sys.argv[1].split(",")], int(sys.argv[2])
+load = lambda at: struct.pack("HBBI", 0x20, 0, 0, at)
+equal = lambda value, yes, no: struct.pack("HBBI", 0x15, yes, no, value)
+give = lambda value: struct.pack("HBBI", 0x06, 0, 0, value)
+code = b""
+for call in calls:
+    code += load(0) + equal(call, 0, 1 if value < 0 else 3)
+    if value >= 0:
+        code += load(24) + equal(value, 0, 1)
+    code += give(0x00050001)
+code += give(0x7fff0000)
+memory = ctypes.create_string_buffer(code)
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+program = Program(len(code) // 8, ctypes.addressof(memory))
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.byref(program)):
+    sys.exit("seccomp: " + os.strerror(ctypes.get_errno()))
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+KILL, PIDFD_SEND_SIGNAL = {"x86_64": 62, "aarch64": 129}[os.uname().machine], 424
+
+
+def filtered(calls, value=-1):
+    return [*python(FILTERED), ",".join(map(str, calls)), str(value)]
+
+
+@scenario("where a filter forbids signals, no job is started: 125, and the remedy; where it forbids SIGKILL by kill(2) alone, run ends with "
+          "its job", sanitizers=False)
+def no_signals(run):
+    ready(run)
+    began = run.dir / "began"
+    for calls in ((KILL,), (PIDFD_SEND_SIGNAL,), (KILL, PIDFD_SEND_SIGNAL)):
+        process = run.spawn(*filtered(calls), BUILD / "bin" / "holdfast", "run", "job", "touch", began)
+        assert process.wait() == 125, process.err
+        assert "seccomp" in process.err and "allow kill and pidfd_send_signal" in process.err, process.err
+        assert not began.exists(), process.err
+        run.keys_gone("job", 2)
+    process = run.spawn(*filtered((KILL,), signal.SIGKILL), BUILD / "bin" / "holdfast", "run", "job", "sh", "-c", "exit 7")
+    assert process.wait() == 7, process.err
+    run.keys_gone("job", 2)
+    job = Job(run, "-t", f"{TTL_S}s", "job", *python(TOUGH), within=filtered((KILL,), signal.SIGKILL)).up()
+    assert run.holdfast("release", "job").rc == 0
+    job.death_ns()
+    assert job.wait() == 124, job.process.err
+    run.keys_gone("job")
+
+
 # --- storms -----------------------------------------------------------------------------------------------
 
 

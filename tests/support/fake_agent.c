@@ -200,7 +200,7 @@ static void beat(struct fake_agent *a)
 
     clock_gettime(CLOCK_BOOTTIME, &t);
     now = (int64_t)t.tv_sec * HF_NS_PER_SEC + t.tv_nsec;
-    atomic_store(&a->table.header->broker_beat_ns, now);
+    atomic_store(&a->table.header->broker_beat_ns, now + a->options.ahead_ns);
     atomic_store(&a->table.header->renewal_beat_ns, now);
 }
 

@@ -18,6 +18,7 @@ struct fake_agent_options {
     const char *refuse_text; /* and its sentence */
     uint16_t minor;          /* version of the wire; 0: before all later requests */
     bool silent;             /* never welcomes anybody */
+    int64_t ahead_ns;        /* of the clients' clock is its own */
     unsigned hang_ups;       /* so many are turned away without a word first */
 };
 

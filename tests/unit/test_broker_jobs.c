@@ -309,6 +309,20 @@ static void an_orphan_that_does_not_die_keeps_its_lock(void **state)
     assert_true(kills > 100);
 }
 
+/* Its lease is over sooner. */
+static void a_short_lease_ends_with_a_word_too(void **state)
+{
+    (void)state;
+    hold(0, true);
+    takes();
+    guardians_go();
+    pass(100);
+    assert_int_equal(asked_path, 0);
+    LIST_REMOVE(&resources[0], of_holder);
+    groups_lease_over(&client);
+    assert_int_equal(asked_path, 1);
+}
+
 static int open_files(void)
 {
     int count = 0;
@@ -422,6 +436,7 @@ int main(void)
         ROW(a_lost_lease_kills_at_once),
         ROW(an_orphan_is_killed_and_then_released),
         ROW(an_orphan_that_does_not_die_keeps_its_lock),
+        ROW(a_short_lease_ends_with_a_word_too),
         ROW(each_number_of_descriptors),
         ROW(an_empty_group_of_living_guardians_is_theirs),
         ROW(a_ghost_is_no_orphan),

@@ -129,6 +129,20 @@ static void assert_refused(int status, const char *text)
     fake_agent_free(agent);
 }
 
+/* As with a clock that a preloaded library sets back: less than the agent can tell from a slow hello. */
+static void a_clock_that_is_behind_is_refused(void **state)
+{
+    struct fake_agent *agent =
+        fake_agent_start(&(struct fake_agent_options){.ahead_ns = 2 * INT64_C(1000000000)});
+    hf_client *client = NULL;
+
+    (void)state;
+    assert_int_equal(hf_connect(fake_agent_path(agent), &client), HF_ETIMENS);
+    assert_null(client);
+    assert_non_null(strstr(hf_last_message(), "its clock is behind this agent's"));
+    fake_agent_free(agent);
+}
+
 static void tells_why_it_was_refused(void **state)
 {
     (void)state;
@@ -386,6 +400,7 @@ int main(void)
         cmocka_unit_test(says_where_it_looked),
         cmocka_unit_test(refuses_names_that_are_none),
         cmocka_unit_test(a_dead_socket_ends_the_search),
+        cmocka_unit_test(a_clock_that_is_behind_is_refused),
         cmocka_unit_test(tells_why_it_was_refused),
         cmocka_unit_test(gives_up_on_a_silent_agent),
         cmocka_unit_test(connects_without_blocking),

@@ -39,6 +39,7 @@ static void look(struct doctor *doctor, const char *agent, const struct place pl
     }
     doctor_clock_look(doctor);
     doctor_leftovers_look(doctor, places, count);
+    doctor_jobs_look(doctor);
     tell_limits(doctor);
 }
 

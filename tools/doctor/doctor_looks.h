@@ -30,4 +30,7 @@ void doctor_clock_look(struct doctor *doctor);
 /* Tables and directories of agents that are dead. Removes them if `doctor->clean`. */
 void doctor_leftovers_look(struct doctor *doctor, const struct place places[], int count);
 
+/* Jobs that are stopped for good, because nobody that watched them may end them. */
+void doctor_jobs_look(struct doctor *doctor);
+
 #endif

@@ -32,6 +32,10 @@ const char *guardian_problem(int error)
     case ESRCH:
         return "/proc is that of another PID namespace, where no process of the job can be found "
                "to kill it; mount /proc of this one (unshare --mount-proc)";
+    case ENOTSUP:
+        return "a filter of system calls (seccomp) keeps this program from signalling its own "
+               "processes, so "
+               "the job could not be ended; allow kill and pidfd_send_signal";
     default:
         return strerror(error);
     }

@@ -69,11 +69,11 @@ bool witness_saw(struct witness *witness, int signal)
 {
     struct pollfd fd = {.fd = witness->link_fd, .events = POLLIN};
     uint64_t bit = UINT64_C(1) << (signal - 1), seen;
-    bool saw;
+    bool saw, asked = witness->pid > 0 && witness->link_fd >= 0;
 
-    if (witness->pid > 0 && send(witness->link_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
+    if (asked && send(witness->link_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
         (void)poll(&fd, 1, PATIENCE_MS);
-    while (witness->pid > 0 &&
+    while (asked &&
            recv(witness->link_fd, &seen, sizeof(seen), MSG_DONTWAIT) == (ssize_t)sizeof(seen))
         witness->seen |= seen;
     saw = witness->seen & bit;
@@ -81,8 +81,12 @@ bool witness_saw(struct witness *witness, int signal)
     return saw;
 }
 
+/* (!) It ends with its link, too: where it may not be killed (seccomp), who waits for it would wait for ever. */
 void witness_end(struct witness *witness)
 {
+    if (witness->link_fd >= 0)
+        close(witness->link_fd);
+    witness->link_fd = -1;
     if (witness->pid > 0)
         kill(witness->pid, SIGKILL);
 }
@@ -92,7 +96,5 @@ void witness_free(struct witness *witness)
     witness_end(witness);
     if (witness->pid > 0)
         (void)waitpid(witness->pid, NULL, __WALL);
-    if (witness->link_fd >= 0)
-        close(witness->link_fd);
     *witness = (struct witness){.link_fd = -1};
 }

@@ -186,6 +186,8 @@ void groups_drop(struct client *c)
     if (!g)
         return;
     loop_timer_cancel(g->groups->loop, &g->timer);
+    if (g->killed.ns != HF_TIME_NEVER.ns && !g->told_stubborn && !job_group_is_empty(&g->job))
+        tell_stubborn(g); /* a short lease */
     unwatch(g);
     job_group_close(&g->job);
     c->user->groups--;
