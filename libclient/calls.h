@@ -100,6 +100,8 @@ void hfc_pool_free(hf_client *client) NO_THREAD_SAFETY;
 
 /* --- session.c -------------------------------------------------------------------------------- */
 
+/* The agent looks: there are requests, room for answers, or the rings themselves. */
+void hfc_session_rouse(const struct hfc_session *session);
 /* Fills the present session from its welcome. Takes all descriptors, also on failure. */
 int hfc_session_adopt(hf_client *client, const struct hf_welcome *welcome,
                       const int fds[HF_WELCOME_FDS], char *why, size_t why_size)

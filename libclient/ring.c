@@ -1,23 +1,9 @@
 /* The rings: requests that are queued go in, answers come out. */
 #include "libclient/internal.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <unistd.h>
 
 static const struct hfc_kind give_back_kind = {.wire_op = HF_OP_RELEASE};
-
-static void ring_doorbell(const struct hfc_session *session)
-{
-    const uint64_t one = 1;
-    ssize_t n;
-
-    if (!hfc_file_is_ours(&session->doorbell))
-        return;
-    do
-        n = write(session->doorbell.fd, &one, sizeof(one));
-    while (n < 0 && errno == EINTR); /* any other failure: the bell rings already */
-}
 
 /* Requests that an agent of an earlier minor version does not know. */
 static bool is_too_new(const hf_op *op) REQUIRES(hfc_locked)
@@ -81,7 +67,7 @@ void hfc_ring_flush(hf_client *client)
             hfc_op_move(op, HFC_OP_FLYING);
     }
     if (wake_agent)
-        ring_doorbell(client->session);
+        hfc_session_rouse(client->session);
 }
 
 void hfc_ring_send(hf_op *op)
@@ -152,7 +138,7 @@ void hfc_ring_drain(hf_client *client)
     }
     /* The ring was full: the agent may have more answers that now have room. */
     if (read == HF_RING_ENTRIES && client->link == HFC_LINK_UP)
-        ring_doorbell(client->session);
+        hfc_session_rouse(client->session);
     if (status < 0 && client->link == HFC_LINK_UP)
         hfc_link_drop(client, HF_EPROTO, "the agent broke the ring's protocol");
 }

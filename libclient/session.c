@@ -1,6 +1,7 @@
 /* The lifetimes of a session (one attach) and of mapped tables. */
 #include "libclient/internal.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -85,6 +86,18 @@ static int judge_clock(const struct hfc_map *map, char *why, size_t why_size)
     return HF_ETIMENS;
 }
 
+void hfc_session_rouse(const struct hfc_session *session)
+{
+    const uint64_t one = 1;
+    ssize_t n;
+
+    if (!hfc_file_is_ours(&session->doorbell))
+        return;
+    do
+        n = write(session->doorbell.fd, &one, sizeof(one));
+    while (n < 0 && errno == EINTR); /* any other failure: the bell rings already */
+}
+
 int hfc_session_adopt(hf_client *client, const struct hf_welcome *welcome,
                       const int fds[HF_WELCOME_FDS], char *why, size_t why_size)
 {
@@ -100,6 +113,7 @@ int hfc_session_adopt(hf_client *client, const struct hf_welcome *welcome,
         return status;
     }
     session->has_ring = true;
+    hfc_session_rouse(session); /* the memory is there */
     hfc_poll_rings(client);
     /* A forked child must not be able to speak for its parent. */
     (void)madvise(session->ring.out, HF_RING_BYTES, MADV_DONTFORK);

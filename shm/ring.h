@@ -10,6 +10,10 @@
  * copy; an index out of range is a violation (HF_EPROTO) and ends that client only. After its ring
  * "requests" has a page of words in which the client's program counts heartbeats. One thread per
  * side at a time (libclient holds its mutex; the agent's broker thread owns its side).
+ *
+ * The client allocates the memory, so that it is charged to the client: a page that the client has put into a pipe stays until the pipe
+ * is read. It maps both, allocates every page, and then seals the requests with FUTURE_WRITE. That seal keeps the mappings that there
+ * are and forbids holes. The agent touches nothing before it has seen the seal and every page.
  */
 #ifndef HOLDFAST_SHM_RING_H
 #define HOLDFAST_SHM_RING_H
@@ -55,8 +59,8 @@ struct hf_ring_agent {
     const _Atomic uint32_t *beats; /* mapped read-only; unmapped with the ring unless taken */
 };
 
-/* Makes both memfds (MFD_CLOEXEC|MFD_ALLOW_SEALING, 0600), fills, seals (requests:
- * SHRINK|GROW|SEAL; completions: FUTURE_WRITE too) and maps them; the descriptors are
+/* Makes both memfds (MFD_CLOEXEC|MFD_ALLOW_SEALING, 0600), without any memory, seals (requests:
+ * SHRINK|GROW; completions: FUTURE_WRITE|SEAL too) and maps them; the descriptors are
  * for SCM_RIGHTS, and the caller closes them. The completions descriptor is opened
  * O_RDONLY. HF_ESYS with errno. */
 int hf_ring_agent_create(struct hf_ring_agent *ret_ring, int *ret_requests_fd,
@@ -66,6 +70,9 @@ void hf_ring_agent_destroy(struct hf_ring_agent *ring);
 /* Opens both memfds again, from what hf_ring_agent_create() returned for the client: own[] says whether the client still has them
  * after the agent closed and unmapped its own. The caller closes own[]. HF_ESYS with errno. */
 int hf_ring_witness(const int clients[2], int ret_own[2]);
+/* Whether the client has allocated all memory and can make no holes in it any more. 0; HF_EPENDING: the client has not sealed the
+ * requests yet; HF_EPROTO: it has, and pages are missing; HF_ESYS. (!) The agent calls this before it touches the rings or the beats. */
+int hf_ring_admit(struct hf_ring_agent *ring, const int own[2]);
 /* Whether another open file of one of them is left, in any process, as a descriptor, a mapping or a message under way. A kernel that
  * cannot tell says no. Never waits, whatever the client does. */
 bool hf_ring_is_shared(const int own[2]);
@@ -101,7 +108,8 @@ struct hf_ring_client {
     uint32_t request_tail, completion_head;
 };
 
-/* Maps both (sizes and seals are checked), closes the descriptors. The heartbeat words are mapped
+/* Maps both (sizes and seals are checked), allocates and seals them for hf_ring_admit(), and closes the descriptors; then the doorbell
+ * is to be rung once. The heartbeat words are mapped
  * over `beats`, a page of the caller's, whose address never changes; NULL: not mapped. */
 int hf_ring_client_map(int requests_fd, int completions_fd, void *beats,
                        struct hf_ring_client *ret_ring);

@@ -20,7 +20,7 @@
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
 
-/* A memfd with memory for every page, for its owner only. */
+/* A memfd for its owner only, and without memory: shmem charges a page to whoever touches it first. */
 static int make_memfd(const char *name, off_t size)
 {
     int error, fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
@@ -29,13 +29,9 @@ static int make_memfd(const char *name, off_t size)
         fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -1;
-    error = fchmod(fd, 0600) != 0 ? errno : 0;
-    if (error == 0)
-        do
-            error = posix_fallocate(fd, 0, size);
-        while (error == EINTR);
-    if (error == 0)
+    if (fchmod(fd, 0600) == 0 && ftruncate(fd, size) == 0)
         return fd;
+    error = errno;
     close(fd);
     errno = error;
     return -1;
@@ -57,7 +53,7 @@ static void *map_all(int fd, size_t size, int protection)
     return map == MAP_FAILED ? NULL : map;
 }
 
-/* The client writes this one; nobody changes its size. */
+/* The client writes this one; nobody changes its size. Mapped for writing until hf_ring_admit(). */
 static const struct hf_requests_page *make_requests(int *ret_fd)
 {
     int fd = make_memfd("holdfast-requests", HF_REQUESTS_BYTES), clients = -1;
@@ -65,10 +61,10 @@ static const struct hf_requests_page *make_requests(int *ret_fd)
 
     if (fd < 0)
         return NULL;
-    if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
         clients = reopen(fd, O_RDWR);
     if (clients >= 0)
-        map = map_all(fd, HF_REQUESTS_BYTES, PROT_READ);
+        map = map_all(fd, HF_REQUESTS_BYTES, PROT_READ | PROT_WRITE);
     if (map) {
         *ret_fd = clients;
     } else {
@@ -167,6 +163,34 @@ int hf_ring_witness(const int clients[2], int ret_own[2])
         }
     }
     return 0;
+}
+
+static bool is_allocated(int fd, size_t size)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && (uint64_t)st.st_blocks * 512 >= size;
+}
+
+/* The kernel frees clean pages when memory is short, and the next look would allocate them anew, for the agent. */
+static void make_dirty(void *map, size_t size)
+{
+    for (size_t at = 0; at < size; at += HF_RING_HEADER)
+        atomic_fetch_or((_Atomic uint32_t *)((char *)map + at), 0);
+}
+
+int hf_ring_admit(struct hf_ring_agent *ring, const int own[2])
+{
+    const int seals = fcntl(own[0], F_GET_SEALS);
+
+    /* (!) Neither takes the inode's lock, which a client that writes to its file can hold for ever. */
+    if (seals < 0 || !(seals & F_SEAL_FUTURE_WRITE))
+        return HF_EPENDING;
+    if (!is_allocated(own[0], HF_REQUESTS_BYTES) || !is_allocated(own[1], HF_RING_BYTES))
+        return HF_EPROTO;
+    make_dirty((void *)ring->in, HF_REQUESTS_BYTES);
+    make_dirty(ring->out, HF_RING_BYTES);
+    return mprotect((void *)ring->in, HF_REQUESTS_BYTES, PROT_READ) == 0 ? 0 : HF_ESYS;
 }
 
 bool hf_ring_is_shared(const int own[2])

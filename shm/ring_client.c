@@ -15,6 +15,10 @@
 #include "shm/status.h"
 #include "shm/words.h"
 
+#ifndef MADV_POPULATE_READ /* Linux 5.14 */
+#define MADV_POPULATE_READ 22
+#endif
+
 /* Of the right size and sealed to keep it: then no access can raise SIGBUS. */
 static bool is_sealed(int fd, off_t size, int seals)
 {
@@ -22,6 +26,45 @@ static bool is_sealed(int fd, off_t size, int seals)
     int has = fcntl(fd, F_GET_SEALS);
 
     return has >= 0 && (has & seals) == seals && fstat(fd, &st) == 0 && st.st_size == size;
+}
+
+/* (!) To the last page, for hf_ring_admit(). The completions, which only the agent may write, by looking at them. */
+static int allocate(int requests_fd, const void *completions)
+{
+    int error;
+
+    do
+        error = posix_fallocate(requests_fd, 0, HF_REQUESTS_BYTES);
+    while (error == EINTR);
+    if (error) {
+        errno = error;
+        return HF_ESYS;
+    }
+    if (madvise((void *)completions, HF_RING_BYTES, MADV_POPULATE_READ) == 0)
+        return 0;
+    if (errno != EINVAL)
+        return HF_ESYS;
+    for (size_t at = 0; at < HF_RING_BYTES; at += HF_RING_HEADER) /* before Linux 5.14 */
+        (void)atomic_load((const _Atomic uint32_t *)((const char *)completions + at));
+    return 0;
+}
+
+/* No holes from here on, and no other mapping for writing. An agent before 1.6 has sealed them against further seals. */
+static bool seal(int requests_fd)
+{
+    return fcntl(requests_fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) == 0 ||
+           (fcntl(requests_fd, F_GET_SEALS) & F_SEAL_SEAL);
+}
+
+static int unmap_both(void *out, void *in)
+{
+    int error = errno;
+
+    munmap(out, HF_RING_BYTES);
+    if (in)
+        munmap(in, HF_RING_BYTES);
+    errno = error;
+    return HF_ESYS;
 }
 
 static int map_all(int requests_fd, int completions_fd, void *beats,
@@ -37,24 +80,17 @@ static int map_all(int requests_fd, int completions_fd, void *beats,
     if (out == MAP_FAILED)
         return HF_ESYS;
     in = mmap(NULL, HF_RING_BYTES, PROT_READ, MAP_SHARED, completions_fd, 0);
-    if (in == MAP_FAILED) {
-        int error = errno;
-
-        munmap(out, HF_RING_BYTES);
-        errno = error;
-        return HF_ESYS;
-    }
-    /* Last, since a failure must leave the old words in place. Atomic for threads that beat: a
+    if (in == MAP_FAILED)
+        return unmap_both(out, NULL);
+    if (allocate(requests_fd, in) < 0)
+        return unmap_both(out, in);
+    /* After all that can fail for want of memory: that must leave the old words in place. Atomic for threads that beat: a
      * store goes to the old words or to the new ones. */
     if (beats && mmap(beats, HF_BEATS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-                      requests_fd, HF_RING_BYTES) == MAP_FAILED) {
-        int error = errno;
-
-        munmap(out, HF_RING_BYTES);
-        munmap(in, HF_RING_BYTES);
-        errno = error;
-        return HF_ESYS;
-    }
+                      requests_fd, HF_RING_BYTES) == MAP_FAILED)
+        return unmap_both(out, in);
+    if (!seal(requests_fd))
+        return unmap_both(out, in);
     *ret_ring = (struct hf_ring_client){.out = out, .in = in};
     return 0;
 }

@@ -18,8 +18,10 @@
 
 #define HF_WIRE_MAGIC 0x31574648 /* "HFW1" */
 #define HF_WIRE_MAJOR 1
-#define HF_WIRE_MINOR 5
-#define HF_COOKIE_LEN 16
+#define HF_WIRE_MINOR 6
+/* Since 1.6 a client allocates the memory of its rings: hf_ring_admit(). The agent refuses libraries that do not. */
+#define HF_WIRE_MINOR_LEAST 6
+#define HF_COOKIE_LEN       16
 
 /* The agent's descriptors for each session: socket, doorbell and pidfd, and two by which it sees that a client has closed its
  * memory. Besides, it needs four connections to each node, and 64 for itself and for clients that it is just admitting or refusing. */

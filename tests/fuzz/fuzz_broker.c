@@ -288,8 +288,17 @@ static void say_hello(struct peer *p, struct fuzz_input *in, uint8_t how)
     turn();
 }
 
+static void ring_doorbell(const struct peer *p)
+{
+    const uint64_t one = 1;
+
+    (void)!write(p->fds[HF_FD_DOORBELL], &one, sizeof(one));
+    turn();
+}
+
 static void take_welcome(struct peer *p)
 {
+    struct hf_ring_client ring; /* only so that the rings are allocated and sealed */
     char why[WHY_SIZE] = "";
     int fds[HF_WELCOME_FDS];
     bool again;
@@ -303,14 +312,10 @@ static void take_welcome(struct peer *p)
     FUZZ_CHECK(p->out != MAP_FAILED);
     p->tail = p->completion_head = 0;
     p->attached = true;
-}
-
-static void ring_doorbell(const struct peer *p)
-{
-    const uint64_t one = 1;
-
-    (void)!write(p->fds[HF_FD_DOORBELL], &one, sizeof(one));
-    turn();
+    FUZZ_CHECK(hf_ring_client_map(dup(p->fds[HF_FD_REQUESTS]), dup(p->fds[HF_FD_COMPLETIONS]), NULL,
+                                  &ring) == 0);
+    hf_ring_client_unmap(&ring);
+    ring_doorbell(p);
 }
 
 static void ask(struct peer *p, struct fuzz_input *in)

@@ -11,7 +11,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from rig import BUILD, IS_ROOT, SANITIZE, SLOW, HolderError, main, scenario, stat_letter, values_of, wait_until  # noqa: E402
+from rig import BUILD, IS_ROOT, SANITIZE, SLOW, HolderError, main, scenario, skip, stat_letter, values_of, wait_until  # noqa: E402
 from views import counters  # noqa: E402
 
 OTHER_UID = 65533
@@ -381,6 +381,79 @@ def hoarded(run):
     assert hoarder.wait() == 0
     other_user(run, agent).acquire("a")
     wait_until(lambda: descriptors(agent) < before + 57, what="the descriptors of those 57 are closed")
+
+
+@contextlib.contextmanager
+def memory_group(process):
+    """Moves it into a memory cgroup of its own. Gives what tells the KiB that are charged to it."""
+    parent, uses = pathlib.Path("/sys/fs/cgroup/memory"), "memory.usage_in_bytes"
+    if not (parent / uses).exists():
+        parent, uses = pathlib.Path("/sys/fs/cgroup"), "memory.current"
+    group = parent / f"holdfast-test-{process.pid}"
+    back = parent / "cgroup.procs"
+    for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, place = line.split(":", 2)
+        if controllers == ("memory" if uses == "memory.usage_in_bytes" else ""):
+            back = parent / place.lstrip("/") / "cgroup.procs"
+    try:
+        group.mkdir()
+    except OSError as error:
+        skip(f"no memory cgroup can be made: {error}")
+    try:
+        try:
+            (group / "cgroup.procs").write_text(str(process.pid))
+            (group / uses).read_text()
+        except OSError as error:
+            skip(f"no memory cgroup can be used: {error}")
+        yield lambda: int((group / uses).read_text()) // 1024
+        back.write_text(str(process.pid))
+    finally:
+        with contextlib.suppress(OSError):
+            group.rmdir()
+
+
+@scenario("one user attaches, pins the pages that are shared in pipes and disconnects without end: they are charged to that user", needs_root=True,
+          sanitizers=False)
+def pinned(run):
+    agent = system_agent(run)
+    with memory_group(agent) as charged_kib:
+        warm = breaker(run, agent, "churn", 2000, uid=OTHER_UID, stdout=subprocess.PIPE)
+        assert number_of(warm) > 50
+        assert warm.wait() == 0
+        before = charged_kib()
+        pinner = breaker(run, agent, "pin", 6000, uid=OTHER_UID, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        count, kib = number_of(pinner), number_of(pinner)
+        grew = charged_kib() - before
+        print(f"# {count} attaches pin {kib} KiB; charged to the agent: {grew} KiB more")
+        assert count > 150, count
+        assert kib == 40 * count, (count, kib)
+        assert grew < 8 * count, (grew, count)
+        pinner.popen.stdin.close()
+        assert pinner.wait() == 0
+
+
+@scenario("a client that has not allocated its rings makes the agent allocate nothing; with a page missing it is cut off", needs_root=True)
+def sparse(run):
+    agent = system_agent(run)
+    assert breaker(run, agent, "unready", uid=OTHER_UID).wait() == 0
+    assert counters(run)["client_violations"] == 0
+    assert breaker(run, agent, "sparse", uid=OTHER_UID).wait() == 0
+    assert counters(run)["client_violations"] == 2
+    assert "memory of its rings is missing" in agent.err
+    other_user(run, agent).acquire("a")
+
+
+@scenario("a client holds the kernel's lock of the file that it shares for ever: the agent never waits for that lock", needs_root=True)
+def file_locked(run):
+    agent = system_agent(run)
+    locker = breaker(run, agent, "write-locked", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    told = locker.popen.stdout.readline().decode().strip()
+    if told == "no userfaultfd":
+        skip(told)
+    assert told == "locked", locker.err
+    other_user(run, agent).acquire("a")
+    locker.popen.stdin.close()
+    assert locker.wait() == 0
 
 
 @scenario("sessions of a process in 65,535 groups take no more memory than others, where rules name groups", needs_root=True,

@@ -8,6 +8,10 @@
  *   breaker SOCKET fill COUNT      attaches so often at most, prints how often it came in, and ends with stdin
  *   breaker SOCKET churn MS        attaches and disconnects as fast as it can, so long; prints how often
  *   breaker SOCKET hoard MS        the same, and keeps the memory that it was given: prints how often and how many KiB, and ends with stdin
+ *   breaker SOCKET pin MS          the same, and keeps the pages alone, in pipes: prints how often and how many KiB, and ends with stdin
+ *   breaker SOCKET sparse          says that its rings are allocated, which they are not
+ *   breaker SOCKET unready         rings its doorbell before its rings are allocated
+ *   breaker SOCKET write-locked    locks its requests' file in the kernel by a write that never ends, until stdin does (as root)
  *   breaker SOCKET write-shared    tries to change what the agent shares with it
  *   breaker SOCKET bell            looks whether the agent reads or writes its doorbell
  *   breaker SOCKET stranger        says that it is a guardian, with a cookie of its own
@@ -26,13 +30,17 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -141,6 +149,123 @@ static int churn(const char *path, int ms, bool keep)
     return getchar() == EOF ? 0 : 1;
 }
 
+/* Puts all pages of a mapping into a pipe, of which the reading end is left. KiB. */
+static int pin(const void *map, size_t size)
+{
+    struct iovec part = {.iov_base = (void *)map, .iov_len = size};
+    int ends[2], kib;
+
+    if (pipe(ends) < 0)
+        return 0;
+    kib = (int)(vmsplice(ends[1], &part, 1, SPLICE_F_NONBLOCK) / 1024);
+    close(ends[1]);
+    return kib > 0 ? kib : 0;
+}
+
+static int pin_all(const char *path, int ms)
+{
+    int64_t end = hfc_now() + ms * HF_NS_PER_MS;
+    int count = 0, kib = 0;
+
+    while (hfc_now() < end) {
+        if (raw_attach(&raw, path, HF_ROLE_HOLDER, NULL) < 0) {
+            usleep(1000);
+            continue;
+        }
+        kib += pin(raw.ring.out, HF_RING_BYTES) + pin(raw.ring.in, HF_RING_BYTES);
+        hf_ring_client_unmap(&raw.ring);
+        for (int i = 0; i < HF_WELCOME_FDS; i++)
+            close(raw.fds[i]);
+        close(raw.sock);
+        count++;
+    }
+    printf("%d\n%d\n", count, kib);
+    fflush(stdout);
+    return getchar() == EOF ? 0 : 1;
+}
+
+/* Neither has allocated anything. Whether the agent has. */
+static bool is_touched(void)
+{
+    return kib_of(raw.fds[HF_FD_REQUESTS]) || kib_of(raw.fds[HF_FD_COMPLETIONS]);
+}
+
+static int unready(const char *path)
+{
+    if (raw_greet(&raw, path, HF_ROLE_HOLDER, NULL) < 0)
+        die(raw.why);
+    for (int i = 0; i < 30; i++) { /* over some sweeps of the agent */
+        raw_ring_doorbell(&raw);
+        usleep(10000);
+    }
+    return is_touched() ? 1 : 0;
+}
+
+/* (!) A write from memory that never comes holds the lock of the file. */
+static _Noreturn void write_for_ever(int fd)
+{
+    struct uffdio_api api = {.api = UFFD_API};
+    struct uffdio_register never = {.mode = UFFDIO_REGISTER_MODE_MISSING};
+    int faults = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+    void *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    never.range = (struct uffdio_range){.start = (uintptr_t)map, .len = 4096};
+    if (map == MAP_FAILED || faults < 0 || ioctl(faults, UFFDIO_API, &api) < 0 ||
+        ioctl(faults, UFFDIO_REGISTER, &never) < 0)
+        _exit(2);
+    (void)!write(fd, map, 4096);
+    _exit(3);
+}
+
+static int write_locked(const char *path)
+{
+    pid_t writer;
+
+    if (raw_greet(&raw, path, HF_ROLE_HOLDER, NULL) < 0)
+        die(raw.why);
+    writer = fork();
+    if (writer == 0)
+        write_for_ever(raw.fds[HF_FD_REQUESTS]);
+    usleep(200000);
+    if (writer < 0 || waitpid(writer, NULL, WNOHANG) != 0) {
+        printf("no userfaultfd\n");
+        return 0;
+    }
+    raw_ring_doorbell(&raw);
+    printf("locked\n");
+    fflush(stdout);
+    (void)getchar();
+    kill(writer, SIGKILL);
+    return 0;
+}
+
+/* A page of the requests is missing, or one of the completions. */
+static int sparse(const char *path)
+{
+    for (int i = 0; i < 2; i++) {
+        const char *map;
+
+        if (raw_greet(&raw, path, HF_ROLE_HOLDER, NULL) < 0)
+            die(raw.why);
+        if (posix_fallocate(raw.fds[HF_FD_REQUESTS], 0, HF_REQUESTS_BYTES - (i ? 0 : 4096)) != 0)
+            die("posix_fallocate");
+        map = mmap(NULL, HF_RING_BYTES, PROT_READ, MAP_SHARED, raw.fds[HF_FD_COMPLETIONS], 0);
+        if (map == MAP_FAILED)
+            die("mmap");
+        for (size_t at = i ? 4096 : 0; at < HF_RING_BYTES; at += 4096)
+            (void)*(const volatile char *)(map + at);
+        if (fcntl(raw.fds[HF_FD_REQUESTS], F_ADD_SEALS, F_SEAL_FUTURE_WRITE) < 0)
+            die("F_ADD_SEALS");
+        raw_ring_doorbell(&raw);
+        if (!raw_is_cut_off(&raw) ||
+            kib_of(raw.fds[HF_FD_REQUESTS]) + kib_of(raw.fds[HF_FD_COMPLETIONS]) !=
+                (HF_REQUESTS_BYTES + HF_RING_BYTES - 4096) / 1024)
+            return 1;
+    }
+    return 0;
+}
+
 /* Whether `fd` or its object can be changed in size, written, or mapped for writing. */
 static bool can_change(int fd)
 {
@@ -161,11 +286,13 @@ static bool can_change(int fd)
                0;
 }
 
-/* The requests are the client's to write, not to shrink: that would be SIGBUS for the agent. */
+/* The requests are the client's to write, not to shrink: that would be SIGBUS for the agent. Nor may it make holes, which the agent
+ * would fill with its own memory. */
 static bool can_shrink(int fd)
 {
-    return ftruncate(fd, 0) == 0 || ftruncate(fd, 1 << 24) == 0 ||
-           fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) == 0;
+    return fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) == 0 ||
+           madvise(raw.ring.out, 4096, MADV_REMOVE) == 0 || ftruncate(fd, 0) == 0 ||
+           ftruncate(fd, 1 << 24) == 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) == 0;
 }
 
 static struct hf_completion_entry answer_to(const struct hf_request_entry *entry)
@@ -282,7 +409,7 @@ static int bell(void)
     }
     if (read(raw.fds[HF_FD_DOORBELL], &rings, sizeof(rings)) != sizeof(rings))
         rings = 0;
-    return rings == 100 ? 0 : 1;
+    return rings == 101 ? 0 : 1; /* the first when it attached */
 }
 
 /* False: the kernel takes no descriptors for the agent. */
@@ -499,6 +626,14 @@ int main(int argc, char **argv)
         return fill(argv[1], atoi(argv[3]));
     if (strcmp(kind, "hoard") == 0 || strcmp(kind, "churn") == 0)
         return churn(argv[1], atoi(argv[3]), *kind == 'h');
+    if (strcmp(kind, "pin") == 0)
+        return pin_all(argv[1], atoi(argv[3]));
+    if (strcmp(kind, "unready") == 0)
+        return unready(argv[1]);
+    if (strcmp(kind, "write-locked") == 0)
+        return write_locked(argv[1]);
+    if (strcmp(kind, "sparse") == 0)
+        return sparse(argv[1]);
     if (strcmp(kind, "at-once") == 0)
         return at_once(argv[1], argc > 3 ? atoi(argv[3]) : 100);
     if (strcmp(kind, "thief") == 0)

@@ -2,7 +2,7 @@
  *
  *   impostor SOCKET forged NAME       fills whatever it may write in its hello and its request with what root would have
  *   impostor SOCKET became UID NAME   attaches, becomes that user for good, and asks then
- *   impostor SOCKET passed UID NAME   attaches, and another process, of that user, asks with the descriptors that it was sent;
+ *   impostor SOCKET passed UID NAME   is welcomed, and another process, of that user, asks with the descriptors that it was sent;
  *                                     prints "gone" once the first process has ended and the agent has cut the connection
  *
  * NAME is percent-encoded. Exit 0 unless something could not be tried.
@@ -141,7 +141,8 @@ static void be_passed(const char *path, uid_t uid)
         die("fork");
     if (child == 0) {
         close(end[1]);
-        attach(path);
+        if (raw_greet(&raw, path, HF_ROLE_HOLDER, NULL) < 0)
+            die(raw.why);
         send_descriptors(pair[0]);
         _exit(read(end[0], &byte, 1) == 0 ? 0 : 1);
     }

@@ -35,9 +35,16 @@ static inline int raw_connect(const char *path)
     return -1;
 }
 
+static inline void raw_ring_doorbell(const struct raw_client *raw)
+{
+    const uint64_t one = 1;
+
+    (void)!write(raw->fds[HF_FD_DOORBELL], &one, sizeof(one));
+}
+
 /* HF_OK, or why it was refused (with `why`). */
-static inline int raw_attach(struct raw_client *raw, const char *path, uint32_t role,
-                             const uint8_t *cookie)
+static inline int raw_greet(struct raw_client *raw, const char *path, uint32_t role,
+                            const uint8_t *cookie)
 {
     static const uint8_t none[HF_COOKIE_LEN];
     struct hfc_place place = {.owner = geteuid(), .table_owner = geteuid()};
@@ -55,18 +62,22 @@ static inline int raw_attach(struct raw_client *raw, const char *path, uint32_t 
     status = hfc_welcome(raw->sock, &raw->welcome, raw->fds, &again, raw->why, sizeof(raw->why));
     if (status < 0) {
         close(raw->sock);
-        return status;
     }
-    /* Mapping closes both; they are wanted for worse. */
-    return hf_ring_client_map(dup(raw->fds[HF_FD_REQUESTS]), dup(raw->fds[HF_FD_COMPLETIONS]), NULL,
-                              &raw->ring);
+    return status;
 }
 
-static inline void raw_ring_doorbell(const struct raw_client *raw)
+static inline int raw_attach(struct raw_client *raw, const char *path, uint32_t role,
+                             const uint8_t *cookie)
 {
-    const uint64_t one = 1;
+    int status = raw_greet(raw, path, role, cookie);
 
-    (void)!write(raw->fds[HF_FD_DOORBELL], &one, sizeof(one));
+    if (status < 0)
+        return status;
+    /* Mapping closes both; they are wanted for worse. */
+    status = hf_ring_client_map(dup(raw->fds[HF_FD_REQUESTS]), dup(raw->fds[HF_FD_COMPLETIONS]),
+                                NULL, &raw->ring);
+    raw_ring_doorbell(raw);
+    return status;
 }
 
 /* False: no room for it. */

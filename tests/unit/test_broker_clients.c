@@ -113,6 +113,7 @@ struct peer {
     int sock;
     int fds[HF_WELCOME_FDS];
     struct hf_welcome welcome;
+    struct hf_ring_client ring;
 };
 
 static int connect_it(void)
@@ -125,13 +126,15 @@ static int connect_it(void)
     return sock;
 }
 
+static uint16_t its_minor = HF_WIRE_MINOR;
+
 /* Says hello, and takes what it is answered. */
 static struct peer greet(enum hf_hello_role role, const uint8_t *cookie)
 {
     struct peer p = {.sock = connect_it(), .fds = {-1, -1, -1, -1}};
     struct hf_hello hello = {.magic = HF_WIRE_MAGIC,
                              .major = HF_WIRE_MAJOR,
-                             .minor = HF_WIRE_MINOR,
+                             .minor = its_minor,
                              .fingerprint = hf_wire_fingerprint(),
                              .start_time = hf_process_start_time(getpid()),
                              .boottime_ns = its_time.ns,
@@ -155,17 +158,30 @@ static struct peer greet(enum hf_hello_role role, const uint8_t *cookie)
     return p;
 }
 
+static void ring_doorbell(const struct peer *p)
+{
+    const uint64_t one = 1;
+
+    assert_int_equal(write(p->fds[HF_FD_DOORBELL], &one, sizeof(one)), sizeof(one));
+    turn();
+}
+
 static struct peer attach(enum hf_hello_role role, const uint8_t *cookie)
 {
     struct peer p = greet(role, cookie);
 
     assert_int_equal(p.welcome.status, HF_OK);
+    assert_int_equal(hf_ring_client_map(dup(p.fds[HF_FD_REQUESTS]), dup(p.fds[HF_FD_COMPLETIONS]),
+                                        NULL, &p.ring),
+                     0);
+    ring_doorbell(&p);
     return p;
 }
 
 static void leave(struct peer *p)
 {
     close(p->sock);
+    hf_ring_client_unmap(&p->ring);
     for (int i = 0; i < HF_WELCOME_FDS; i++)
         if (p->fds[i] >= 0)
             close(p->fds[i]);
@@ -340,63 +356,59 @@ static void a_datagram_that_nobody_wants_ends_its_session(void **state)
     leave(&p);
 }
 
+/* Its library would leave the memory of its rings to the agent. */
+static void a_library_of_before_is_refused(void **state)
+{
+    struct peer p;
+
+    (void)state;
+    its_minor = HF_WIRE_MINOR_LEAST - 1;
+    p = greet(HF_ROLE_HOLDER, NULL);
+    its_minor = HF_WIRE_MINOR;
+    assert_int_equal(p.welcome.status, HF_EVERSION);
+    leave(&p);
+}
+
 /* --- requests --------------------------------------------------------------------------------- */
 
-static void submit(struct hf_ring_client *ring, const struct peer *p, uint64_t id)
+static void submit(struct peer *p, uint64_t id)
 {
-    const uint64_t one = 1;
     bool wake;
 
     assert_int_equal(
-        hf_ring_submit(ring, &(struct hf_request_entry){.op = HF_OP_CANCEL, .id = id}, &wake), 0);
-    assert_int_equal(write(p->fds[HF_FD_DOORBELL], &one, sizeof(one)), sizeof(one));
-    turn();
-}
-
-static struct hf_ring_client ring_of(const struct peer *p)
-{
-    struct hf_ring_client ring;
-
-    assert_int_equal(hf_ring_client_map(dup(p->fds[HF_FD_REQUESTS]), dup(p->fds[HF_FD_COMPLETIONS]),
-                                        NULL, &ring),
-                     0);
-    return ring;
+        hf_ring_submit(&p->ring, &(struct hf_request_entry){.op = HF_OP_CANCEL, .id = id}, &wake),
+        0);
+    ring_doorbell(p);
 }
 
 static void a_request_goes_up(void **state)
 {
-    struct hf_ring_client ring;
     struct peer p;
 
     (void)state;
     p = attach(HF_ROLE_HOLDER, NULL);
-    ring = ring_of(&p);
     heard[0] = '\0';
-    submit(&ring, &p, 77);
+    submit(&p, 77);
     (void)sessions_serve(clients);
     assert_heard("request");
     assert_int_equal(last_request, 77);
-    hf_ring_client_unmap(&ring);
     leave(&p);
 }
 
 /* What is asked for may end who asks. */
 static void a_request_may_end_its_session(void **state)
 {
-    struct hf_ring_client ring;
     struct peer p;
 
     (void)state;
     p = attach(HF_ROLE_HOLDER, NULL);
-    ring = ring_of(&p);
     heard[0] = '\0';
     end_within = true;
-    submit(&ring, &p, 1);
-    submit(&ring, &p, 2);
+    submit(&p, 1);
+    submit(&p, 2);
     (void)sessions_serve(clients);
     assert_heard("request session-gone client-gone client-over");
     assert_int_equal(last_request, 1);
-    hf_ring_client_unmap(&ring);
     leave(&p);
 }
 
@@ -607,6 +619,7 @@ int main(void)
         ROW(a_client_is_over_once),
         ROW(at_the_agents_end_clients_are_over_and_not_gone),
         ROW(a_datagram_that_nobody_wants_ends_its_session),
+        ROW(a_library_of_before_is_refused),
         ROW(a_request_goes_up),
         ROW(a_request_may_end_its_session),
         ROW(a_ghost_ends_with_its_process),

@@ -619,6 +619,112 @@ static void the_agent_sees_who_keeps_the_memory(void **state)
     }
 }
 
+static int64_t bytes_of(int fd)
+{
+    struct stat st;
+
+    assert_int_equal(fstat(fd, &st), 0);
+    return st.st_blocks * 512;
+}
+
+static void look_at_all(const void *map, size_t size)
+{
+    for (size_t at = 0; at < size; at += 4096)
+        (void)*((const volatile char *)map + at);
+}
+
+static void the_agent_lets_in_who_has_allocated(void **state)
+{
+    struct hf_ring_agent agent;
+    struct hf_ring_client client;
+    int fds[2], own[2];
+
+    (void)state;
+    assert_int_equal(hf_ring_agent_create(&agent, &fds[0], &fds[1]), 0);
+    assert_int_equal(hf_ring_witness(fds, own), 0);
+    assert_int_equal(bytes_of(own[0]) + bytes_of(own[1]), 0);
+    assert_int_equal(hf_ring_admit(&agent, own), HF_EPENDING);
+    assert_int_equal(posix_fallocate(fds[0], 0, HF_REQUESTS_BYTES), 0);
+    assert_int_equal(hf_ring_admit(&agent, own), HF_EPENDING); /* it could make holes again */
+    assert_int_equal(bytes_of(own[1]), 0);
+    assert_int_equal(hf_ring_client_map(dup(fds[0]), dup(fds[1]), NULL, &client), 0);
+    assert_int_equal(bytes_of(own[0]), HF_REQUESTS_BYTES);
+    assert_int_equal(bytes_of(own[1]), HF_RING_BYTES);
+    assert_int_equal(hf_ring_admit(&agent, own), 0);
+
+    assert_int_equal(fallocate(fds[0], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), -1);
+    assert_int_equal(madvise(client.out, 4096, MADV_REMOVE), -1);
+    assert_int_equal(fcntl(fds[0], F_ADD_SEALS, F_SEAL_WRITE), -1);
+    assert_ptr_equal(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0), MAP_FAILED);
+    hf_ring_client_unmap(&client);
+    hf_ring_agent_destroy(&agent);
+    for (int i = 0; i < 2; i++) {
+        close(fds[i]);
+        close(own[i]);
+    }
+}
+
+/* One page is missing, of one or of the other. */
+static void the_agent_refuses_rings_with_a_hole(void **state)
+{
+    (void)state;
+    for (int hole = 0; hole < 11; hole++) {
+        struct hf_ring_agent agent;
+        int fds[2], own[2];
+
+        assert_int_equal(hf_ring_agent_create(&agent, &fds[0], &fds[1]), 0);
+        assert_int_equal(hf_ring_witness(fds, own), 0);
+        for (int page = 0; page < 11; page++)
+            if (page != hole)
+                look_at_all(page < 6 ? (const char *)agent.in + page * 4096
+                                     : (const char *)agent.out + (page - 6) * 4096,
+                            1);
+        assert_int_equal(fcntl(fds[0], F_ADD_SEALS, F_SEAL_FUTURE_WRITE), 0);
+        assert_int_equal(hf_ring_admit(&agent, own), HF_EPROTO);
+        assert_int_equal(bytes_of(own[0]) + bytes_of(own[1]), 10 * 4096);
+        hf_ring_agent_destroy(&agent);
+        for (int i = 0; i < 2; i++) {
+            close(fds[i]);
+            close(own[i]);
+        }
+    }
+}
+
+/* Pages that were only read are clean: the kernel frees them at will. `admit`: whether the agent lets it in before. What is left. */
+static int64_t left_of_clean(bool admit)
+{
+    struct hf_ring_agent agent;
+    int fds[2], own[2];
+    int64_t left;
+
+    assert_int_equal(hf_ring_agent_create(&agent, &fds[0], &fds[1]), 0);
+    assert_int_equal(hf_ring_witness(fds, own), 0);
+    look_at_all(agent.in, HF_REQUESTS_BYTES);
+    look_at_all(agent.out, HF_RING_BYTES);
+    assert_int_equal(fcntl(fds[0], F_ADD_SEALS, F_SEAL_FUTURE_WRITE), 0);
+    if (admit)
+        assert_int_equal(hf_ring_admit(&agent, own), 0);
+    (void)madvise((void *)agent.in, HF_REQUESTS_BYTES, MADV_PAGEOUT);
+    (void)madvise(agent.out, HF_RING_BYTES, MADV_PAGEOUT);
+    left = bytes_of(own[0]) + bytes_of(own[1]);
+    hf_ring_agent_destroy(&agent);
+    for (int i = 0; i < 2; i++) {
+        close(fds[i]);
+        close(own[i]);
+    }
+    return left;
+}
+
+static void no_page_is_freed_once_it_is_let_in(void **state)
+{
+    const int64_t all = HF_REQUESTS_BYTES + HF_RING_BYTES;
+
+    (void)state;
+    if (left_of_clean(false) == all)
+        skip(); /* this kernel does not free them for the asking */
+    assert_int_equal(left_of_clean(true), all);
+}
+
 static int unsealed(off_t size)
 {
     int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -710,6 +816,9 @@ int main(void)
         cmocka_unit_test(the_client_can_neither_write_completions_nor_resize),
         cmocka_unit_test(another_user_cannot_open_them_again),
         cmocka_unit_test(the_agent_sees_who_keeps_the_memory),
+        cmocka_unit_test(the_agent_lets_in_who_has_allocated),
+        cmocka_unit_test(the_agent_refuses_rings_with_a_hole),
+        cmocka_unit_test(no_page_is_freed_once_it_is_let_in),
         cmocka_unit_test(heartbeats_move_on_to_the_next_session),
         cmocka_unit_test(the_client_refuses_what_could_shrink_under_it),
     };

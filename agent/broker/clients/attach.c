@@ -97,7 +97,7 @@ static int judge(const struct session *s, const struct hf_hello *h, size_t lengt
     int rc;
 
     if (length != sizeof(*h) || h->magic != HF_WIRE_MAGIC || h->major != HF_WIRE_MAJOR ||
-        h->fingerprint != hf_wire_fingerprint()) {
+        h->minor < HF_WIRE_MINOR_LEAST || h->fingerprint != hf_wire_fingerprint()) {
         snprintf(w->text, sizeof(w->text),
                  "update the program's library or this agent to the other's version: the agent is "
                  "Holdfast %s (wire %d.%d)",
@@ -218,7 +218,7 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
     if (hf_table_readonly_fd(&clients->agent->table, &fds[HF_FD_TABLE]) < 0 ||
         (fds[HF_FD_DOORBELL] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0 ||
         hf_ring_agent_create(&s->ring, &fds[HF_FD_REQUESTS], &fds[HF_FD_COMPLETIONS]) < 0 ||
-        kept_watch(clients, s->user, &fds[HF_FD_REQUESTS], &s->kept) < 0) {
+        kept_watch(s->user, &fds[HF_FD_REQUESTS], &s->kept) < 0) {
         hf_ring_agent_destroy(&s->ring);
         if (log_allows(&clients->no_fds, LOG_LIMIT, clock_now()))
             log_error("a client is turned away, for want of descriptors: %s", strerror(errno));
@@ -238,10 +238,7 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
     w.client_id = (uint32_t)c->id;
     w.readopted = c->held_count;
 
-    /* Nobody looks at the ring until the doorbell rings. */
-    (void)hf_ring_arm(&s->ring);
     s->client = c;
-    s->beats = beats_new(hf_ring_take_beats(&s->ring)); /* without memory no beat is seen */
     s->nudge = h->nudge;
     s->minor = h->minor;
     s->doorbell = fds[HF_FD_DOORBELL];
@@ -264,15 +261,30 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
     }
     fds[HF_FD_DOORBELL] = -1; /* the session's */
     /* This session watches the process from here on, and not before it was welcomed. */
-    if (h->role == HF_ROLE_HOLDER) {
+    if (h->role == HF_ROLE_HOLDER)
         client_ghost_end(c);
-        clients->owner.rebound(clients->owner.arg, s);
-    } else {
+    else
         c->joined = s->guardian = true;
-    }
 
 close_fds:
     for (int i = 0; i < HF_WELCOME_FDS; i++)
         if (fds[i] >= 0)
             close(fds[i]);
+}
+
+void attach_admit(struct session *s)
+{
+    struct clients *clients = s->clients;
+    int rc = kept_admit(clients, &s->ring, &s->kept);
+
+    if (rc == HF_EPENDING)
+        return;
+    if (rc < 0) {
+        session_end(s, "memory of its rings is missing, which it has to allocate");
+        return;
+    }
+    s->beats = beats_new(hf_ring_take_beats(&s->ring)); /* without memory no beat is seen */
+    if (!s->guardian)
+        clients->owner.rebound(clients->owner.arg, s);
+    session_admitted(s);
 }

@@ -51,7 +51,7 @@ void kept_create(struct clients *clients)
     clients->tells_kept = can_tell();
     if (!clients->tells_kept && clients->config->system)
         log_warn("the kernel does not tell when clients close their memory (fs.leases-enable): a "
-                 "user can make the agent keep memory without bound");
+                 "user can make the kernel keep some of the agent's memory without bound");
 }
 
 void kept_drop(struct kept *kept)
@@ -73,15 +73,10 @@ void kept_destroy(struct clients *clients)
     }
 }
 
-int kept_watch(const struct clients *clients, struct user *user, const int fds[2],
-               struct kept **ret_kept)
+int kept_watch(struct user *user, const int fds[2], struct kept **ret_kept)
 {
     struct kept *kept;
 
-    if (!clients->tells_kept || user_is_trusted(user)) {
-        *ret_kept = NULL;
-        return HF_OK;
-    }
     kept = calloc(1, sizeof(*kept));
     if (!kept)
         return HF_ENOMEM;
@@ -97,11 +92,28 @@ int kept_watch(const struct clients *clients, struct user *user, const int fds[2
     return HF_OK;
 }
 
+/* Nothing can be seen of others' memory, or it is to be had for as long as they like. */
+static bool is_free(const struct clients *clients, const struct kept *kept)
+{
+    return !clients->tells_kept || user_is_trusted(kept->user);
+}
+
+int kept_admit(const struct clients *clients, struct hf_ring_agent *ring, struct kept **kept)
+{
+    int rc = hf_ring_admit(ring, (*kept)->own);
+
+    if (rc == HF_OK && is_free(clients, *kept)) {
+        kept_drop(*kept);
+        *kept = NULL;
+    }
+    return rc;
+}
+
 void kept_after_session(struct clients *clients, struct kept *kept)
 {
     if (!kept)
         return;
-    if (!hf_ring_is_shared(kept->own)) {
+    if (is_free(clients, kept) || !hf_ring_is_shared(kept->own)) {
         kept_drop(kept);
         return;
     }

@@ -55,6 +55,8 @@ static void on_listener(struct loop_fd *watch);
  * once, and this turn may have more for it. */
 static void wake_later(struct session *s)
 {
+    if (!s->admitted)
+        return; /* session_admitted() does */
     if (!s->wakes)
         TAILQ_INSERT_TAIL(&s->clients->woken, s, woken);
     s->wakes = true;
@@ -98,7 +100,7 @@ void client_signal(struct client *c, const struct session *but)
 
 static void session_activate(struct session *s)
 {
-    if (s->is_active || !s->client)
+    if (s->is_active || !s->admitted)
         return;
     s->is_active = true;
     s->clients->active_count++;
@@ -315,13 +317,31 @@ bool sessions_serve(struct clients *clients)
     return again || lively;
 }
 
+void session_admitted(struct session *s)
+{
+    s->admitted = true;
+    wake_later(s); /* its leases may have changed meanwhile */
+    session_activate(s);
+}
+
+/* The first look that finds its memory allocated lets it in. */
+static void session_look(struct session *s) IN_BROKER_THREAD
+{
+    if (s->admitted || !s->client) {
+        session_activate(s);
+        return;
+    }
+    attach_admit(s);
+}
+
 static void on_doorbells(struct loop_fd *watch)
 {
     struct epoll_event events[64];
     int n = epoll_wait(watch->fd, events, 64, 0);
 
+    is_broker_thread();
     for (int i = 0; i < n; i++)
-        session_activate(events[i].data.ptr);
+        session_look(events[i].data.ptr);
 }
 
 /* The descriptors ran out when a process wanted to attach: the listener, which stays readable, is
@@ -346,11 +366,13 @@ static void listener_resume(struct clients *clients)
 static void on_sweep(struct loop_timer *timer, hf_time now)
 {
     struct clients *clients = HF_CONTAINER(timer, struct clients, sweep);
-    struct session *s;
+    struct session *s, *next;
 
     is_broker_thread();
-    LIST_FOREACH (s, &clients->sessions, all)
-        session_activate(s);
+    for (s = LIST_FIRST(&clients->sessions); s; s = next) {
+        next = LIST_NEXT(s, all);
+        session_look(s);
+    }
     if (clients->unwatched)
         clients_sweep(clients);
     (void)kept_look(clients);

@@ -36,7 +36,8 @@ struct session {
     struct loop_timer hello_timer;
     int doorbell;
     bool is_active, closing;
-    uint32_t nudge;            /* enum hf_nudge, as its hello has it */
+    bool admitted;  /* its client has allocated the rings: (!) nothing of them is touched before */
+    uint32_t nudge; /* enum hf_nudge, as its hello has it */
     bool guardian, gave_group; /* by its hello; its one later datagram came */
     bool wakes;                /* its client is to be woken */
     hf_time lively_until;      /* it asked or was answered: polled without its doorbell */
@@ -46,8 +47,8 @@ struct session {
     uint16_t minor;       /* of the protocol that its library speaks */
     struct user *user;
     struct hf_ring_agent ring;
-    struct kept *kept;   /* its memory, if another user's program could keep it; NULL */
-    struct beats *beats; /* the page in which its program beats */
+    struct kept *kept;   /* its memory; NULL once it is admitted, if its client may keep that */
+    struct beats *beats; /* the page in which its program beats; NULL until it is admitted */
     struct answers answers;
     LIST_HEAD(, waiter) waiters;
     struct query_list queries;
@@ -67,6 +68,8 @@ bool sessions_serve(struct clients *clients) IN_BROKER_THREAD;
 /* Last in a turn, after what it wrote has left: wakes the clients that were answered, or whose leases changed. Where
  * there was nothing to do but to look for requests, others may have the processor. */
 void sessions_wake(struct clients *clients) IN_BROKER_THREAD;
+/* From here on its rings are looked at. */
+void session_admitted(struct session *s) IN_BROKER_THREAD;
 /* Answers request `id`. Without room in the ring the answer waits until the client has read some. */
 void session_answer(struct session *s, const struct hf_completion_entry *answer) IN_BROKER_THREAD;
 /* A completion that comes before the answer to a request. HF_ENOMEM: it was not sent. */
@@ -87,5 +90,7 @@ static inline bool session_is_own(const struct session *s)
 void session_pass_descriptors(int fd, bool on);
 /* In attach.c: judges a hello and sends the welcome. */
 void attach_hello(struct session *s, const struct hf_hello *hello, size_t length) IN_BROKER_THREAD;
+/* In attach.c: looks whether its client has allocated the rings. Until then nothing is asked, answered or beaten. May end the session. */
+void attach_admit(struct session *s) IN_BROKER_THREAD;
 
 #endif
