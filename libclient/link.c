@@ -150,7 +150,7 @@ void hfc_link_tell_group(hf_client *client)
 {
     int fds[HF_GROUP_FDS];
 
-    if (client->link != HFC_LINK_UP || client->welcome.minor < 3)
+    if (client->link != HFC_LINK_UP)
         return;
     for (int i = 0; i < HF_GROUP_FDS; i++) {
         if (!hfc_file_is_ours(&client->group[i]))

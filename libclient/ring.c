@@ -1,36 +1,7 @@
 /* The rings: requests that are queued go in, answers come out. */
 #include "libclient/internal.h"
 
-#include <stdio.h>
-
 static const struct hfc_kind give_back_kind = {.wire_op = HF_OP_RELEASE};
-
-/* Requests that an agent of an earlier minor version does not know. */
-static bool is_too_new(const hf_op *op) REQUIRES(hfc_locked)
-{
-    uint16_t minor = op->client->welcome.minor;
-
-    return (op->entry.op >= HF_OP_QUERY && minor < 2) ||
-           (op->entry.op == HF_OP_DRAIN && minor < 4) || (op->entry.op == HF_OP_ONCE && minor < 5);
-}
-
-static const char *what_is_too_new(const hf_op *op)
-{
-    if (op->entry.op == HF_OP_ONCE)
-        return "tell whether a job has run";
-    return op->entry.op == HF_OP_DRAIN ? "be drained" : "tell this";
-}
-
-static void refuse_too_new(hf_op *op) REQUIRES(hfc_locked)
-{
-    char text[160];
-
-    (void)snprintf(text, sizeof(text),
-                   "start a newer agent: the running one, of version %.15s, cannot %s",
-                   op->client->welcome.version, what_is_too_new(op));
-    hfc_op_finish(op, HF_EVERSION, text);
-    hfc_op_move(op, HFC_OP_PARKED);
-}
 
 void hfc_ring_flush(hf_client *client)
 {
@@ -45,10 +16,6 @@ void hfc_ring_flush(hf_client *client)
         int status;
 
         next = TAILQ_NEXT(op, link);
-        if (is_too_new(op)) {
-            refuse_too_new(op);
-            continue;
-        }
         status = hf_ring_submit(&client->session->ring, &op->entry, &wake);
         if (status == HF_EFULL) {
             client->ring_full = true;

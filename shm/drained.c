@@ -1,8 +1,7 @@
 #include "shm/drained.h"
 
-#define MINOR_WITH_DRAINS 2
-#define SINCE_UNKNOWN     (-1)
-#define TRIES             16 /* nobody drains and undrains so often */
+#define SINCE_UNKNOWN (-1)
+#define TRIES         16 /* nobody drains and undrains so often */
 
 void hf_drained_publish(struct hf_table *table, const struct hf_drained *drained)
 {
@@ -23,7 +22,7 @@ void hf_drained_read(const struct hf_table *table, struct hf_drained *ret_draine
     do {
         since = again;
         *ret_drained = (struct hf_drained){
-            .stands = since != 0 && h->minor >= MINOR_WITH_DRAINS,
+            .stands = since != 0,
             .since_wall_ms = since > 0 ? since : 0,
             .uid = atomic_load_explicit(&h->drained_uid, memory_order_acquire),
             .pid = atomic_load_explicit(&h->drained_pid, memory_order_acquire),

@@ -36,9 +36,9 @@
 #endif
 
 #define HF_TABLE_MAGIC    UINT64_C(0x3145464c42415448) /* "HTABLFE1", little endian */
-#define HF_TABLE_MAJOR    (2 + HF_TEST_MAJOR)
-#define HF_TABLE_MINOR    (7 + HF_TEST_MINOR) /* goes on from 1.6: 2.x has all of 1.x */
-#define HF_TABLE_HEADER   4096                /* bytes before the first section */
+#define HF_TABLE_MAJOR    (1 + HF_TEST_MAJOR)
+#define HF_TABLE_MINOR    (0 + HF_TEST_MINOR)
+#define HF_TABLE_HEADER   4096 /* bytes before the first section */
 #define HF_NODES_MAX      9
 #define HF_NAME_MAX       255 /* bytes of a name, at least 1 */
 #define HF_NOTE_MAX       127 /* bytes of a holder's note */
@@ -128,11 +128,11 @@ enum hf_section_type {
     HF_SECTION_INDEX = 3, /* two areas, each with room for half of the entries */
     HF_SECTION_NODES = 4,
     HF_SECTION_COUNTERS = 5,
-    /* since 1.1; a reader does without absent ones */
+    /* a reader does without these */
     HF_SECTION_EVENTS = 6,    /* + enum hf_event_ring: 6 to 9 */
     HF_SECTION_RENEWALS = 10, /* HF_NODES_MAX rings, one after the other */
-    HF_SECTION_MEASURES = 11, /* since 1.4: one struct hf_measures */
-    HF_SECTION_WAITERS = 12,  /* since 1.5: HF_WAITERS_SHOWN rows */
+    HF_SECTION_MEASURES = 11, /* one struct hf_measures */
+    HF_SECTION_WAITERS = 12,  /* HF_WAITERS_SHOWN rows */
     HF_SECTION_TEST = 0x7e57, /* of a later version, in tests only */
 };
 #define HF_SECTIONS_MAX 16
@@ -195,10 +195,10 @@ struct hf_table_header {
     _Atomic uint32_t pid;
     uint32_t reserved1;
     _Atomic int64_t started_ns; /* CLOCK_BOOTTIME */
-    /* since 1.2: the drain, shm/drained.h. Of an agent of an earlier minor version they say nothing. */
+    /* the drain, shm/drained.h */
     _Atomic int64_t drained_wall_ms; /* Unix time since when; 0: not drained, -1: it is not known */
     _Atomic uint32_t drained_uid, drained_pid; /* who drained it */
-    /* since 1.6: with the inode, which may be used again. Written once */
+    /* with the inode, which may be used again. Written once */
     int64_t timens_offset_ns;
     uint8_t reserved2[16];
     /* line 3: the signs of life of each thread's loop, CLOCK_BOOTTIME */
@@ -209,7 +209,7 @@ struct hf_table_header {
     _Atomic uint32_t index_area; /* the one to read, 0 or 1 | log2 of its entries << 8 */
     _Atomic uint32_t index_size; /* entries of each area that have memory, a power of two */
     _Atomic uint32_t slots_used; /* only slots below this number were ever used */
-    _Atomic uint64_t events_written[HF_EVENT_RINGS]; /* since 1.1: one writer thread each */
+    _Atomic uint64_t events_written[HF_EVENT_RINGS]; /* one writer thread each */
     _Atomic uint64_t text_there;  /* units of text that have memory; it only grows */
     _Atomic uint32_t slots_there; /* slots that have memory; it only grows */
     uint8_t reserved4[4];
@@ -218,7 +218,7 @@ struct hf_table_header {
     char host[64];
     /* lines 7.. */
     struct hf_section sections[HF_SECTIONS_MAX];
-    /* since 1.6: the agent's directory, as it sees it; once per start */
+    /* the agent's directory, as it sees it; once per start */
     char dir[HF_DIR_MAX + 1];
 };
 

@@ -1,5 +1,5 @@
 /* The bytes of the measures in the table, for metrics (shm/measures.h); part of shm/layout.h, which says who
- * writes and who reads. Since 1.4. The section is one struct hf_measures; what later versions add takes places
+ * writes and who reads. The section is one struct hf_measures; what later versions add takes places
  * that are free here, so its size never changes. */
 #ifndef HOLDFAST_SHM_LAYOUT_MEASURES_H
 #define HOLDFAST_SHM_LAYOUT_MEASURES_H

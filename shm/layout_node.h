@@ -96,7 +96,7 @@ enum hf_node_error {
 enum hf_node_flag {
     HF_NODE_F_ASSUMED_FRESH = 1 << 0, /* the operator vouches for it */
     HF_NODE_F_DEV = 1 << 2,           /* a private node of --dev */
-    /* since 1.3: of the fleet's record. 0 from agents without it. */
+    /* of the fleet's record */
     HF_NODE_F_NO_RECORD = 1 << 3,  /* it has none, so its answers do not count */
     HF_NODE_F_NOT_SEATED = 1 << 4, /* it is not at its seat, so its answers do not count */
     HF_NODE_F_ELSEWHERE = 1 << 5,  /* the configuration has another address than its seat */

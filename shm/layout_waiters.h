@@ -1,5 +1,5 @@
 /* The bytes of the requests that wait, in the table (shm/waiters.h); part of shm/layout.h, which says who writes and
- * who reads. Since 1.5. The section has HF_WAITERS_SHOWN rows; their size never changes. */
+ * who reads. The section has HF_WAITERS_SHOWN rows; their size never changes. */
 #ifndef HOLDFAST_SHM_LAYOUT_WAITERS_H
 #define HOLDFAST_SHM_LAYOUT_WAITERS_H
 

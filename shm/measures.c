@@ -3,11 +3,10 @@
 #include "shm/compiler.h"
 #include "shm/status.h"
 
-#define MINOR_WITH_MEASURES 4
-#define MINUTE_NS           (60 * HF_NS_PER_SEC)
-#define VALUE_BITS          40
-#define VALUE_MOST          ((INT64_C(1) << VALUE_BITS) - 2)
-#define VALUE_MASK          ((UINT64_C(1) << VALUE_BITS) - 1)
+#define MINUTE_NS  (60 * HF_NS_PER_SEC)
+#define VALUE_BITS 40
+#define VALUE_MOST ((INT64_C(1) << VALUE_BITS) - 2)
+#define VALUE_MASK ((UINT64_C(1) << VALUE_BITS) - 1)
 
 /* One writing thread: no locked instruction is needed. */
 static void add(_Atomic uint64_t *word, uint64_t n)
@@ -116,7 +115,7 @@ void hf_measures_begin(struct hf_table *table)
 
 bool hf_measures_known(const struct hf_table *table)
 {
-    return table->measures && table->header->minor >= MINOR_WITH_MEASURES;
+    return table->measures;
 }
 
 int64_t hf_bucket_bound_ns(unsigned bucket)

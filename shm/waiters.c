@@ -5,8 +5,6 @@
 #include "shm/row.h"
 #include "shm/status.h"
 
-#define MINOR_WITH_WAITERS 5
-
 /* --- writer ----------------------------------------------------------------------------------- */
 
 void hf_waiters_begin(struct hf_table *table)
@@ -33,7 +31,7 @@ void hf_waiter_clear(struct hf_table *table, uint32_t index)
 
 uint32_t hf_waiters_room(const struct hf_table *table)
 {
-    return table->header->minor >= MINOR_WITH_WAITERS ? table->waiter_rows : 0;
+    return table->waiter_rows;
 }
 
 int hf_waiter_read(const struct hf_table *table, uint32_t index, struct hf_waiter_row *ret_row)

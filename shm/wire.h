@@ -18,10 +18,8 @@
 
 #define HF_WIRE_MAGIC 0x31574648 /* "HFW1" */
 #define HF_WIRE_MAJOR 1
-#define HF_WIRE_MINOR 6
-/* Since 1.6 a client allocates the memory of its rings: hf_ring_admit(). The agent refuses libraries that do not. */
-#define HF_WIRE_MINOR_LEAST 6
-#define HF_COOKIE_LEN       16
+#define HF_WIRE_MINOR 0
+#define HF_COOKIE_LEN 16
 
 /* The agent's descriptors for each session: socket, doorbell and pidfd, and two by which it sees that a client has closed its
  * memory. Besides, it needs four connections to each node, and 64 for itself and for clients that it is just admitting or refusing. */
@@ -59,7 +57,7 @@ struct hf_hello {
     uint64_t timens_inode;         /* st_ino of /proc/self/ns/time */
     int64_t boottime_ns;           /* the client's clock when it wrote this */
     uint32_t role;                 /* enum hf_hello_role */
-    uint32_t nudge;                /* enum hf_nudge; an agent of before took all but 0 for ALWAYS */
+    uint32_t nudge;                /* enum hf_nudge */
     uint8_t cookie[HF_COOKIE_LEN]; /* all 0: a new client; else the one of an earlier welcome */
     char comm[HF_COMM_MAX + 1];
     char version[16];
@@ -92,7 +90,7 @@ struct hf_welcome {
 };
 _Static_assert(sizeof(struct hf_welcome) == 256, "layout");
 
-/* Since 1.3: a guardian, after its welcome, once: the control group (v2) that its job runs in. There is no answer. */
+/* A guardian, after its welcome, once: the control group (v2) that its job runs in. There is no answer. */
 #define HF_GROUP_MAGIC 0x31474648 /* "HFG1" */
 enum hf_group_fd {
     HF_FD_GROUP,      /* the directory */
@@ -120,14 +118,13 @@ enum hf_wire_op {
     HF_OP_LOSING = 5, /* a guardian began to stop its job: terminal; no completion */
     HF_OP_PING = 6,
     HF_OP_PROGRESS = 7, /* completions only: what an unanswered acquire waits for */
-    /* since 1.2 */
     HF_OP_QUERY = 8,   /* who holds `name`, on any host */
     HF_OP_LISTING = 9, /* some of the held names that begin with `name`, as one node has them */
     HF_OP_FORCE =
         10, /* force out the hold of `name` that `key_id` or `target` means, of any holder */
     HF_OP_ITEM = 11,  /* completions only: a hf_listing_item */
-    HF_OP_DRAIN = 12, /* since 1.4: grant nothing new, or (HF_REQ_UNDRAIN) grant again */
-    /* since 1.5: whether a job has run in this period; if not, it is written that it starts. By slot and
+    HF_OP_DRAIN = 12, /* grant nothing new, or (HF_REQ_UNDRAIN) grant again */
+    /* whether a job has run in this period; if not, it is written that it starts. By slot and
      * generation; `target`: a random number of the asker's own, the same when the request is sent again. With
      * `name` instead of a slot: LAST and FORGET */
     HF_OP_ONCE = 13,
@@ -165,13 +162,13 @@ struct hf_request_entry {
     char note[128];
     uint32_t heartbeat_ms; /* acquire: D; 0: none */
     uint32_t beat_word;    /* acquire with a heartbeat: its word, below HF_BEATS */
-    /* since 1.1; acquire: the time of the first request, CLOCK_BOOTTIME, for its place in the queue
+    /* acquire: the time of the first request, CLOCK_BOOTTIME, for its place in the queue
      * of a later agent; 0 unknown */
     int64_t asked_ns;
-    /* since 1.2; force: sha1 of the key's value, 0: whatever has the fence `target`. A listing has its
+    /* force: sha1 of the key's value, 0: whatever has the fence `target`. A listing has its
      * cursor in `target`, its node in `slot` */
     uint8_t key_id[HF_KEY_ID_LEN];
-    uint32_t period_ms; /* since 1.5; once */
+    uint32_t period_ms; /* once */
     uint8_t reserved2[32];
 };
 _Static_assert(sizeof(struct hf_request_entry) == HF_ENTRY_SIZE, "layout");
@@ -191,18 +188,18 @@ struct hf_completion_entry {
     int32_t status; /* 0 or enum hf_status */
     uint32_t slot, generation;
     uint64_t fence;
-    int64_t deadline_ns; /* V at the grant; once, since 1.5: when the job may start at the latest */
+    int64_t deadline_ns; /* V at the grant; once: when the job may start at the latest */
     uint32_t nodes_voting, nodes_up; /* for HF_ENOQUORUM */
     struct hf_wire_holder holder; /* for HF_EBUSY and progress; drain: who drained it, since when */
     char text[184];               /* a message for people, "" when `status` says enough */
-    uint32_t place;               /* since 1.2; progress of an acquire: 1 = next; 0 unknown */
-    /* since 1.2; query, force: `holder` has the key on most nodes, `fence` is the highest that a
+    uint32_t place;               /* progress of an acquire: 1 = next; 0 unknown */
+    /* query, force: `holder` has the key on most nodes, `fence` is the highest that a
      * node knows */
     uint8_t key_id[HF_KEY_ID_LEN]; /* of its key; 0 another type */
     uint8_t query_outcome;         /* enum hf_query_outcome */
     uint8_t query_answered, query_holding, query_forced, query_free; /* how many nodes */
-    uint8_t drained_before; /* since 1.4; drain: whether it was drained before this request */
-    /* since 1.5; once: `fence` is when the last run was started, microseconds of Unix time (0 never),
+    uint8_t drained_before; /* drain: whether it was drained before this request */
+    /* once: `fence` is when the last run was started, microseconds of Unix time (0 never),
      * `holder` who started it; how it ended: enum hf_once_end, its code or signal */
     uint8_t once_end, once_code;
     uint8_t reserved[8];
@@ -218,7 +215,7 @@ enum hf_query_outcome {
 };
 
 /* A completion: a name held on one node. The listing's own completion comes after all of these, with
- * the next cursor in `fence`; 0: that was all. Since 1.2. */
+ * the next cursor in `fence`; 0: that was all. */
 struct hf_listing_item {
     uint64_t id;
     uint32_t op;

@@ -151,7 +151,6 @@ static struct session *session_new(struct clients *clients, uint32_t pid, uint32
     s->pid = pid;
     s->uid = uid;
     s->caller = (struct caller){.uid = uid, .gid = uid, .trusted = uid == geteuid()};
-    s->minor = HF_WIRE_MINOR;
     s->user = user_get(clients, uid);
     LIST_INIT(&s->waiters);
     LIST_INIT(&s->queries);

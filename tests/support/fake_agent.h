@@ -16,7 +16,6 @@ struct fake_agent_options {
     uint32_t ttl_ms;         /* default TTL; 0: 30,000 */
     int refuse;              /* status of every welcome */
     const char *refuse_text; /* and its sentence */
-    uint16_t minor;          /* version of the wire; 0: before all later requests */
     bool silent;             /* never welcomes anybody */
     int64_t ahead_ns;        /* of the clients' clock is its own */
     unsigned hang_ups;       /* so many are turned away without a word first */

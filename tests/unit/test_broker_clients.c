@@ -126,15 +126,13 @@ static int connect_it(void)
     return sock;
 }
 
-static uint16_t its_minor = HF_WIRE_MINOR;
-
 /* Says hello, and takes what it is answered. */
 static struct peer greet(enum hf_hello_role role, const uint8_t *cookie)
 {
     struct peer p = {.sock = connect_it(), .fds = {-1, -1, -1, -1}};
     struct hf_hello hello = {.magic = HF_WIRE_MAGIC,
                              .major = HF_WIRE_MAJOR,
-                             .minor = its_minor,
+                             .minor = HF_WIRE_MINOR,
                              .fingerprint = hf_wire_fingerprint(),
                              .start_time = hf_process_start_time(getpid()),
                              .boottime_ns = its_time.ns,
@@ -353,19 +351,6 @@ static void a_datagram_that_nobody_wants_ends_its_session(void **state)
     assert_int_equal(send(p.sock, "x", 1, 0), 1);
     turn();
     assert_heard("session-gone client-gone client-over");
-    leave(&p);
-}
-
-/* Its library would leave the memory of its rings to the agent. */
-static void a_library_of_before_is_refused(void **state)
-{
-    struct peer p;
-
-    (void)state;
-    its_minor = HF_WIRE_MINOR_LEAST - 1;
-    p = greet(HF_ROLE_HOLDER, NULL);
-    its_minor = HF_WIRE_MINOR;
-    assert_int_equal(p.welcome.status, HF_EVERSION);
     leave(&p);
 }
 

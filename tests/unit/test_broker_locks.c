@@ -1466,20 +1466,6 @@ static void a_drain_is_on_record_first(void **state)
     assert_false(kept.stands);
 }
 
-static void a_library_of_before_hears_of_too_few_nodes(void **state)
-{
-    (void)state;
-    drain(1);
-    sessions[0].minor = 3;
-    try_for(0, 2, "a");
-    assert_int_equal(answered(0, 2)->status, HF_ENOQUORUM);
-    acquire(0, 3, "a", hf_time_add(its_time, hf_ms(10)));
-    assert_int_equal(progress(0)->status, HF_ENOQUORUM);
-    pass(20);
-    assert_int_equal(answered(0, 3)->status, HF_ENOQUORUM);
-    assert_non_null(strstr(answered(0, 3)->text, "drained"));
-}
-
 /* --- a release that is asked for again after a restart ----------------------------------------- */
 
 static struct resource *being_released(int s, uint32_t generation)
@@ -1749,7 +1735,6 @@ int main(void)
         ROW(a_drain_is_for_the_agents_user),
         ROW(a_drain_says_since_when_and_by_whom),
         ROW(a_drain_is_on_record_first),
-        ROW(a_library_of_before_hears_of_too_few_nodes),
         ROW(a_release_asked_again_is_answered_at_its_end),
         ROW(a_release_asked_again_is_its_holders),
         ROW(who_asked_again_may_go),

@@ -462,8 +462,7 @@ static void a_child_does_not_keep_leases_alive(void **state)
 static void a_call_of_once_that_failed_leaves_its_number_to_the_next(void **state)
 {
     const int failed[] = {HF_ENOQUORUM, HF_ELOST, HF_ENOQUORUM};
-    struct fake_agent_options options = {.minor = HF_WIRE_MINOR};
-    struct fixture f = fixture_start(&options);
+    struct fixture f = fixture_start(NULL);
     hf_lease *lease = must_acquire(f.client, "a");
     uint64_t first = 0, next;
 
@@ -492,8 +491,7 @@ static void a_call_of_once_that_failed_leaves_its_number_to_the_next(void **stat
 /* The nodes' record says until when the job may start. This process may have slept since the agent's answer. */
 static void an_answer_of_once_that_came_too_late_starts_nothing(void **state)
 {
-    struct fake_agent_options options = {.minor = HF_WIRE_MINOR};
-    struct fixture f = fixture_start(&options);
+    struct fixture f = fixture_start(NULL);
     hf_lease *lease = must_acquire(f.client, "a");
     uint64_t first;
 
@@ -512,8 +510,7 @@ static void an_answer_of_once_that_came_too_late_starts_nothing(void **state)
 /* The lease itself is another one's later: its place is used again. */
 static void another_lease_has_another_number_of_once(void **state)
 {
-    struct fake_agent_options options = {.minor = HF_WIRE_MINOR};
-    struct fixture f = fixture_start(&options);
+    struct fixture f = fixture_start(NULL);
     hf_lease *lease = must_acquire(f.client, "a");
     uint64_t first;
 

@@ -1,4 +1,4 @@
-/* Contract. hf_who() and its kin: what they refuse by themselves, and what an agent from before them gets.
+/* Contract. hf_who() and its kin: what they refuse by themselves.
  * tests/integration/test_who.py has the rest, and docs/examples/example.c. */
 #include "client_fixture.h"
 
@@ -47,34 +47,10 @@ static void wrong_arguments(void **state)
     fixture_end(&f);
 }
 
-/* It is not asked: it would take that for a violation. */
-static void an_agent_from_before(void **state)
-{
-    struct fixture f = fixture_start(NULL);
-    struct hf_who_info who = {.size = sizeof(who), .holder = {.fence = 7}};
-    struct hf_drain_info info = HF_DRAIN_INFO_INIT;
-    hf_lease *lease = must_acquire(f.client, "a");
-
-    (void)state;
-    assert_int_equal(hf_who(f.client, "a", 1, &who), HF_EVERSION);
-    assert_non_null(strstr(hf_last_message(), "cannot tell this"));
-    assert_int_equal(hf_wait_free(f.client, "a", 1, -1, NULL, NULL), HF_EVERSION);
-    assert_int_equal(hf_list(f.client, "", 0, never, NULL, NULL), HF_EVERSION);
-    assert_int_equal(hf_force(f.client, "a", 1, &who, NULL), HF_EVERSION);
-    assert_int_equal(hf_drain(f.client, &info), HF_EVERSION);
-    assert_non_null(strstr(hf_last_message(), "cannot be drained"));
-    assert_int_equal(hf_undrain(f.client, &info), HF_EVERSION);
-    assert_true(hf_held(lease));
-    OK(hf_release(lease));
-    assert_int_equal(fake_agent_clients(f.agent), 1);
-    fixture_end(&f);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_arguments),
-        cmocka_unit_test(an_agent_from_before),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -149,11 +149,6 @@ static void a_table_without_measures_is_no_error(void **state)
     (void)state;
     hf_gauge_set(&table, HF_GAUGE_READY, 1);
     assert_true(hf_measures_known(&table));
-    /* Of an agent of before 1.4 that took the table over they say nothing. */
-    table.header->minor = 3;
-    assert_false(hf_measures_known(&table));
-    assert_int_equal(hf_gauge_read(&table, HF_GAUGE_READY), 0);
-    table.header->minor = HF_TABLE_MINOR;
     table.measures = NULL;
     assert_false(hf_measures_known(&table));
     hf_histogram_add(&table, HF_HISTOGRAM_WAIT, 1);

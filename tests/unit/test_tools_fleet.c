@@ -440,7 +440,6 @@ static void test_exit_codes(void **state)
          "this host may take no locks: its ttl_max");
     with("fleet 2\nend\n", NULL, EXIT_UNAVAILABLE, "a later form");
     with(RECORD, NULL, EXIT_UNAVAILABLE, "cannot be read");
-    with("error: the requests are: metrics\n", NULL, EXIT_UNAVAILABLE, "restart holdfastd");
     with("", NULL, EXIT_UNAVAILABLE, "ended or hangs");
 }
 

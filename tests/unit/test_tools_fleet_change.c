@@ -338,9 +338,6 @@ static void test_answers(void **state)
     (void)state;
     assert_int_equal(with(MOVE, WORDS("error: later: wait 5 s\n")), EXIT_BUSY);
     says("refused, and nothing changes: wait 5 s\n");
-    assert_int_equal(with(MOVE, WORDS("error: the requests are: metrics, list\n")),
-                     EXIT_UNAVAILABLE);
-    says("restart holdfastd");
     assert_int_equal(with(MOVE, WORDS("begun 2\n")), EXIT_UNAVAILABLE);
     says("cannot be read");
 }

@@ -139,12 +139,6 @@ static int say_refused(const char *text)
 {
     bool later = strncmp(text, LATER, strlen(LATER)) == 0;
 
-    if (strncmp(text, "the requests are: metrics", 25) == 0) {
-        fprintf(stderr,
-                "holdfast fleet: restart holdfastd, its leases stay: the agent that runs is "
-                "of an earlier version and changes no fleet\n");
-        return EXIT_UNAVAILABLE;
-    }
     fprintf(stderr, "holdfast fleet: refused, and nothing changes: %s",
             later ? text + strlen(LATER) : text);
     return later ? EXIT_BUSY : EXIT_CONFIG;

@@ -9,8 +9,6 @@
 #include "tools/reader/control.h"
 #include "tools/reader/reader_args.h"
 
-/* What an agent that reloads nothing answers begins so: it lists what it knows. */
-#define UNKNOWN    CONTROL_REFUSED "the requests are:"
 #define PATIENCE_S 60 /* a reload takes two seconds at most, and another one may run */
 
 int cmd_reload(int argc, char **argv)
@@ -32,12 +30,6 @@ int cmd_reload(int argc, char **argv)
     if (code != EXIT_OK) {
         fprintf(stderr, "holdfast reload: %s\n", why);
         return code;
-    }
-    if (strncmp(answer, UNKNOWN, sizeof(UNKNOWN) - 1) == 0) {
-        fputs("holdfast reload: restart holdfastd, its leases stay: the agent that runs is of an "
-              "earlier version and reloads nothing\n",
-              stderr);
-        return EXIT_UNAVAILABLE;
     }
     if (strncmp(answer, CONTROL_REFUSED, sizeof(CONTROL_REFUSED) - 1) == 0) {
         fprintf(stderr, "holdfast reload: refused, and nothing changes: %s",

@@ -181,7 +181,6 @@ static void look_at_descriptors(struct doctor *doctor, const struct reader *read
     }
     fit = hf_sessions_fit(limit, reader->table.header->nodes);
     most = (int64_t)hf_counter_read(&reader->table, HF_COUNTER_CLIENTS_MAX);
-    most = most ? most : fit; /* an earlier version does not tell */
     tight = most < CLIENTS_MODEST || (uint64_t)most / 10 * 9 < clients;
     doctor_report(doctor, tight ? FINDING_WARN : FINDING_OK, "agent.descriptors",
                   !tight       ? NULL

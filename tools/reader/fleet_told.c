@@ -230,15 +230,8 @@ static const struct control_request request = {"fleet", "ask it for its fleet", 
 
 static int judge(char *answer, struct fleet_told *ret_told, char *why, size_t why_size)
 {
-    int rc;
+    int rc = fleet_told_read(answer, ret_told);
 
-    if (strncmp(answer, CONTROL_REFUSED, sizeof(CONTROL_REFUSED) - 1) == 0) {
-        snprintf(why, why_size,
-                 "restart holdfastd, its leases stay: the agent that runs is of an earlier version "
-                 "and knows no record of its fleet");
-        return EXIT_UNAVAILABLE;
-    }
-    rc = fleet_told_read(answer, ret_told);
     if (rc == HF_OK)
         return EXIT_OK;
     snprintf(why, why_size, "use the holdfast that came with the agent: %s",

@@ -61,8 +61,7 @@ static int begin_with(struct hf_table *table, const struct place *place, struct 
     }
     memcpy(reader.version, reader.table.header->version, sizeof(reader.version) - 1);
     memcpy(reader.host, reader.table.header->host, sizeof(reader.host) - 1);
-    if (reader.table.header->minor >= 6)
-        memcpy(reader.dir, reader.table.header->dir, sizeof(reader.dir) - 1);
+    memcpy(reader.dir, reader.table.header->dir, sizeof(reader.dir) - 1);
     reader.elsewhere = is_elsewhere(&reader);
     *ret_reader = reader;
     return HF_OK;

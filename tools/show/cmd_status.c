@@ -31,15 +31,12 @@ static void print_beats(const struct life *life)
     putchar('\n');
 }
 
-/* Nothing for an agent of an earlier version, which does not say it. */
 static void print_config(const struct hf_table *table)
 {
     int64_t loaded_ms = (int64_t)hf_counter_read(table, HF_COUNTER_CONFIG_LOADED_MS),
             refused_ms = (int64_t)hf_counter_read(table, HF_COUNTER_RELOAD_REFUSED_MS);
     char at[TEXT_INSTANT_SIZE];
 
-    if (loaded_ms == 0)
-        return;
     printf("config    %s %s",
            hf_counter_read(table, HF_COUNTER_RELOADS) ? "reloaded" : "as at the start,",
            text_wall(at, sizeof(at), loaded_ms));

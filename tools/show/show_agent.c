@@ -8,7 +8,6 @@ static json_t *age_json(int64_t age_ms)
     return age_ms < 0 ? json_null() : json_integer(age_ms);
 }
 
-/* An agent of an earlier version has no such counters. */
 static json_t *config_json(const struct hf_table *table)
 {
     uint64_t loaded_ms = hf_counter_read(table, HF_COUNTER_CONFIG_LOADED_MS),
@@ -17,7 +16,7 @@ static json_t *config_json(const struct hf_table *table)
     const char *last = refused_ms ? "refused" : reloads ? "applied" : "none";
     json_t *config = json_object();
 
-    json_put(config, "loaded_at", loaded_ms ? json_instant((int64_t)loaded_ms) : json_null());
+    json_put(config, "loaded_at", json_instant((int64_t)loaded_ms));
     json_put(config, "last_reload", json_string(last));
     json_put(config, "refused_at", refused_ms ? json_instant((int64_t)refused_ms) : json_null());
     return config;

@@ -97,7 +97,7 @@ static int judge(const struct session *s, const struct hf_hello *h, size_t lengt
     int rc;
 
     if (length != sizeof(*h) || h->magic != HF_WIRE_MAGIC || h->major != HF_WIRE_MAJOR ||
-        h->minor < HF_WIRE_MINOR_LEAST || h->fingerprint != hf_wire_fingerprint()) {
+        h->fingerprint != hf_wire_fingerprint()) {
         snprintf(w->text, sizeof(w->text),
                  "update the program's library or this agent to the other's version: the agent is "
                  "Holdfast %s (wire %d.%d)",
@@ -240,7 +240,6 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
 
     s->client = c;
     s->nudge = h->nudge;
-    s->minor = h->minor;
     s->doorbell = fds[HF_FD_DOORBELL];
     /* Before the welcome, which the guardian answers with its job's group. */
     if (h->role == HF_ROLE_GUARDIAN && session_is_own(s))

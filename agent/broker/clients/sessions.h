@@ -44,7 +44,6 @@ struct session {
     uint32_t pid, uid;
     struct caller caller; /* the same user, with its groups */
     unsigned rules_read;  /* `rules_read` of the clients, when its groups were looked at */
-    uint16_t minor;       /* of the protocol that its library speaks */
     struct user *user;
     struct hf_ring_agent ring;
     struct kept *kept;   /* its memory; NULL once it is admitted, if its client may keep that */

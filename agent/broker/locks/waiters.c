@@ -209,12 +209,6 @@ static uint32_t place_of(const struct waiter *w)
     return place;
 }
 
-/* A library of before 1.4 knows no drains; it knows that a lock cannot be had for now. */
-static int drained_status(const struct waiter *w)
-{
-    return w->session->minor < 4 ? HF_ENOQUORUM : HF_EDRAINED;
-}
-
 /* Tells it unless it knows; where changes are many, not of each one. `place`: 0 if the caller has not
  * counted. */
 static void waiter_progress(struct waiter *w, uint32_t place, int reason,
@@ -248,7 +242,7 @@ static void waiter_progress(struct waiter *w, uint32_t place, int reason,
     w->told_what = what;
     w->told_at = now;
     if (reason == HF_EDRAINED)
-        entry.status = drained_status(w);
+        entry.status = HF_EDRAINED;
     if (!place)
         place = place_of(w);
     entry.place = place < PLACES ? place : PLACES;
@@ -306,7 +300,7 @@ void waiter_on_timer(struct loop_timer *timer, hf_time now)
         explain_votes(r, now, text, sizeof(text));
     }
     if (w->last_failure == HF_EDRAINED) {
-        status = drained_status(w);
+        status = HF_EDRAINED;
         drains_explain(resource_locks(r), text);
     }
     if (handoff_is_to(r, w) || w->withheld)
@@ -418,7 +412,7 @@ static void tell_drained(struct waiter *w, uint32_t place) IN_BROKER_THREAD
     drains_explain(resource_locks(w->resource), text);
     w->last_failure = HF_EDRAINED;
     if (waiter_tries(w))
-        waiter_fail(w, drained_status(w), text);
+        waiter_fail(w, HF_EDRAINED, text);
     else
         waiter_progress(w, place, HF_EDRAINED, text);
 }
