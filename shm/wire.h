@@ -118,8 +118,8 @@ enum hf_wire_op {
     HF_OP_LOSING = 5, /* a guardian began to stop its job: terminal; no completion */
     HF_OP_PING = 6,
     HF_OP_PROGRESS = 7, /* completions only: what an unanswered acquire waits for */
-    HF_OP_QUERY = 8,   /* who holds `name`, on any host */
-    HF_OP_LISTING = 9, /* some of the held names that begin with `name`, as one node has them */
+    HF_OP_QUERY = 8,    /* who holds `name`, on any host */
+    HF_OP_LISTING = 9,  /* some of the held names that begin with `name`, as one node has them */
     HF_OP_FORCE =
         10, /* force out the hold of `name` that `key_id` or `target` means, of any holder */
     HF_OP_ITEM = 11,  /* completions only: a hf_listing_item */

@@ -604,7 +604,6 @@ int main(void)
         ROW(a_client_is_over_once),
         ROW(at_the_agents_end_clients_are_over_and_not_gone),
         ROW(a_datagram_that_nobody_wants_ends_its_session),
-        ROW(a_library_of_before_is_refused),
         ROW(a_request_goes_up),
         ROW(a_request_may_end_its_session),
         ROW(a_ghost_ends_with_its_process),
