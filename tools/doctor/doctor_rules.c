@@ -47,7 +47,7 @@ void doctor_rules_look(struct doctor *doctor, const struct reader *reader, const
         return;
     }
     if (strncmp(answer, "rules 1\n", 8) != 0)
-        return; /* an agent of before has none */
+        return;
     count = tell_rules(doctor, answer, &open);
     if (!count)
         doctor_report(doctor, FINDING_NOTE, "agent.rules", NULL,

@@ -124,7 +124,7 @@ static void write_build(const struct hf_metrics *m)
     hf_metric_real(m, "build_info", "version", version, 1);
 }
 
-/* Tables of before 1.4 have the start by the other clock only. */
+/* A table may be without measures: then it has the start by the other clock only. */
 static void write_instants(const struct hf_metrics *m)
 {
     int64_t started = atomic_load_explicit(&m->table->header->started_ns, memory_order_acquire);

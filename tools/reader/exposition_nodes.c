@@ -133,7 +133,7 @@ static void write_reasons(const struct hf_metrics *m, const struct rows *rows)
                            hf_why_failed(rows->row[i].error_class)->word, 1);
 }
 
-/* The agent knows it best. One of before 1.4 does not tell it. */
+/* The agent knows it best. A table may be without measures. */
 static void write_ready(const struct hf_metrics *m, const struct rows *rows)
 {
     uint32_t voting = 0;
