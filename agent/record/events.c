@@ -109,7 +109,8 @@ void event_released(struct agent *agent, const struct lease *lease)
 
 void event_skipped(struct agent *agent, const struct lease *lease, int64_t ago_ms)
 {
-    struct hf_event event = of_lease(agent, lease, HF_EVENT_SKIPPED);
+    /* The lease is the renewal thread's: its validity is not read here. */
+    struct hf_event event = of_holder(agent, lease, HF_EVENT_SKIPPED, clock_now());
 
     event.value = ago_ms;
     put(agent, HF_EVENTS_GRANTS, &event);
