@@ -175,8 +175,11 @@ static bool is_allocated(int fd, size_t size)
 /* The kernel frees clean pages when memory is short, and the next look would allocate them anew, for the agent. */
 static void make_dirty(void *map, size_t size)
 {
+    const volatile uint32_t none = 0; /* clang takes an "or" with a 0 that it knows for a load */
+    const uint32_t bits = none;
+
     for (size_t at = 0; at < size; at += HF_RING_HEADER)
-        atomic_fetch_or((_Atomic uint32_t *)((char *)map + at), 0);
+        atomic_fetch_or((_Atomic uint32_t *)((char *)map + at), bits);
 }
 
 int hf_ring_admit(struct hf_ring_agent *ring, const int own[2])
