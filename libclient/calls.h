@@ -183,9 +183,9 @@ bool hfc_sleep(hf_client *client, uint32_t seen, int64_t until_ns) REQUIRES(hfc_
 
 /* --- request.c: ops from their caller's side -------------------------------------------------- */
 
-/* The start of a caller's request: drives the link first, then like hfc_ring_send(). */
-/* With a request that involves the nodes: more than the agent's own timeout for them. */
+/* For an answer that the agent gets from the nodes: longer than it waits for them itself. Nanoseconds. */
 int64_t hfc_op_patience(const hf_client *client) REQUIRES(hfc_locked);
+/* The start of a caller's request: drives the link first, then like hfc_ring_send(). */
 void hfc_op_begin(hf_op *op) REQUIRES(hfc_locked);
 /* Blocks until done; progress callbacks run here. */
 void hfc_op_wait(hf_op *op) REQUIRES(hfc_locked);

@@ -333,8 +333,7 @@ HF_EXPORT void hf_op_cancel(hf_op *op);
  * `period_ms` 1 to UINT32_MAX. `ret_before` (may be NULL) is for hf_once_take_back(). HF_ENOQUORUM: do not run it; so is any
  * other failure. The next call with the same lease goes on where this one failed. An agent that starts again, or asks late nodes, is
  * waited for, up to a third of its TTL and at least five seconds. Start the job as soon as the call is back: the next start counts
- * from a moment that the nodes have by then. Where this process slept beyond it, the call asks again, three times in all. HF_ELOST: the lock is not held any more. HF_EVERSION:
- * the agent is older than this call. */
+ * from a moment that the nodes have by then. Where this process slept beyond it, the call asks again, three times in all. HF_ELOST: the lock is not held any more. */
 HF_EXPORT int hf_once(hf_lease *lease, int64_t period_ms, int64_t *ret_before);
 /* The job failed, and is to run again in this period: what hf_once() wrote is taken back, while the lock is held. The agent
  * itself remembers which start stood before, so `before` is not used. HF_ENOTHELD: the agent knows of no run that began under

@@ -19,7 +19,7 @@ HF_EXPORT int hf_ask(hf_client *client, const void *name, size_t name_len);
 /* Drains this host's agent: it grants nothing new until hf_undrain(), also after its restart, until the host is
  * booted. Leases that are held go on being renewed. A try is refused with HF_EDRAINED, a wait goes on and hears
  * of it. When this returns no lease is granted any more. The caller must be root or the agent's user (HF_EPERM).
- * HF_OK also if it stands already. HF_EVERSION: the agent is older than these calls. HF_ESYS: the agent cannot
+ * HF_OK also if it stands already. HF_ESYS: the agent cannot
  * keep it for its next start; nothing is changed. */
 struct hf_drain_info {
     size_t size;     /* HF_DRAIN_INFO_INIT */
@@ -37,7 +37,7 @@ HF_EXPORT int hf_undrain(hf_client *client, struct hf_drain_info *info);
 
 /* --- who holds it, on any host -------------------------------------------------------------------
  * The agent asks the nodes. Their answer is a moment old when it arrives and promises nothing: to
- * act on it safely, acquire. HF_EVERSION: the agent is older than these calls. */
+ * act on it safely, acquire. */
 enum hf_who_state {
     HF_WHO_HELD = 1, /* by one holder, on a majority of the nodes */
     HF_WHO_FREE = 2, /* a majority of the nodes has no such key */

@@ -81,8 +81,7 @@ static int judge_clock(const struct hfc_map *map, char *why, size_t why_size)
         return HF_OK;
     (void)snprintf(why, why_size,
                    "run the program with the host's clock, without what changes it (faketime), or "
-                   "an agent in the "
-                   "program's time namespace: its clock is behind this agent's");
+                   "an agent in the program's time namespace: its clock is behind this agent's");
     return HF_ETIMENS;
 }
 

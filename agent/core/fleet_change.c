@@ -318,10 +318,7 @@ static int resume(const struct fleet *f, const struct fleet_wish *w, hf_time now
     rc = set_gone(r, w->id, why, size);
     for (int i = 0; rc == HF_OK && i < f->n; i++)
         if (r->before[i].gone && f->node[i].peer[0]) {
-            snprintf(why, size,
-                     "node %s still answers at %s; stop that server for good, and then: holdfast "
-                     "fleet resume --gone %s",
-                     w->id, r->before[i].address, w->id);
+            fleet_change_say_answers(&r->before[i], why, size);
             rc = HF_EINVAL;
         }
     return rc == HF_OK ? can_be_put(f, r, now, why, size) : rc;

@@ -59,10 +59,12 @@ void fleet_change_say_complete(const struct fleet *fleet, hf_time now, char *why
 void fleet_change_say_way_back(const struct fleet *fleet, char *why, size_t size);
 /* The next change has to wait. */
 void fleet_change_say_unsettled(const struct fleet *fleet, hf_time now, char *why, size_t size);
-/* Of a node that leaves, answers, and cannot be told so. */
 /* (!) A node that does not count now is no server to be stopped, while another operator's change begins or a link is made. */
 bool fleet_change_is_early(const struct fleet *f, int i, hf_time now, char *why, size_t size);
+/* Of a node that leaves, answers, and cannot be told so. */
 void fleet_change_say_untold(const struct fleet *fleet, int node, char *why, size_t size);
+/* Of a member that is to be left out as gone. */
+void fleet_change_say_answers(const struct fleet_seat *seat, char *why, size_t size);
 /* Of a node that does not answer, for the change `record`. */
 void fleet_change_say_down(const struct fleet *fleet, const struct fleet_record *record, int node,
                            char *why, size_t size);

@@ -226,6 +226,14 @@ void fleet_change_say_untold(const struct fleet *f, int i, char *why, size_t siz
                  seat->address, seat->id);
 }
 
+void fleet_change_say_answers(const struct fleet_seat *seat, char *why, size_t size)
+{
+    snprintf(why, size,
+             "node %s still answers at %s; stop that server for good, and then: holdfast fleet "
+             "resume --gone %s",
+             seat->id, seat->address, seat->id);
+}
+
 /* It does not answer. (!) Where others are down, too, no change gets along without it: a server comes to where it was. */
 void fleet_change_say_down(const struct fleet *f, const struct fleet_record *r, int i, char *why,
                            size_t size)

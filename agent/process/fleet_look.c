@@ -236,11 +236,10 @@ static bool look_at_gone(struct fleet_look *l)
     explicit_bzero(&address, sizeof(address));
     if (rc < 0)
         return refuse(l, "the server of node %s cannot be tried: %s", seat->id, hf_status_text(rc));
-    if (trial.connected && l->wish.kind == FLEET_WISH_GONE)
-        return refuse(l,
-                      "node %s still answers at %s; stop that server for good, and then: holdfast "
-                      "fleet resume --gone %s",
-                      seat->id, seat->address, seat->id);
+    if (trial.connected && l->wish.kind == FLEET_WISH_GONE) {
+        fleet_change_say_answers(seat, l->why, sizeof(l->why));
+        return false;
+    }
     if (trial.connected)
         return refuse(
             l,

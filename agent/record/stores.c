@@ -430,9 +430,9 @@ static bool anything_left(const struct agent *agent, bool *ret_held)
 /* An ephemeral agent leaves nothing: its nodes end now. */
 static void leave_nothing(struct agent *agent, bool stays, bool held)
 {
-    for (uint32_t slot = 0; held && !stays && slot < agent->table.slots_there; slot++)
-        hf_slot_withdraw(&agent->table.slots[slot]);
     if (!stays) {
+        for (uint32_t slot = 0; held && slot < agent->table.slots_there; slot++)
+            hf_slot_withdraw(&agent->table.slots[slot]);
         hf_table_set_state(&agent->table, HF_TABLE_RETIRED);
         if (hf_table_is_linked(&agent->table, agent->shm_name))
             (void)shm_unlink(agent->shm_name);

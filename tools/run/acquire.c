@@ -279,22 +279,18 @@ int acquire_connect(struct acquire *acquire, hf_client **ret_client, int *ret_si
     }
 }
 
-static bool acquire_pause(const struct acquire *acquire, hf_client *client)
+bool acquire_sleep(const struct acquire *acquire, hf_client *client)
 {
     struct pollfd fds[] = {
         {.fd = acquire->signals->fd, .events = POLLIN},
         {.fd = hf_fd(client), .events = POLLIN},
     };
 
+    if (acquire->wanted->wait_ms <= 0 || wait_left_ms(acquire) <= 1)
+        return false;
     (void)poll(fds, 2, AGAIN_MS);
     hf_dispatch(client);
     return !fds[0].revents;
-}
-
-bool acquire_sleep(const struct acquire *acquire, hf_client *client)
-{
-    return acquire->wanted->wait_ms > 0 && wait_left_ms(acquire) > 1 &&
-           acquire_pause(acquire, client);
 }
 
 /* --- the lock --------------------------------------------------------------------------------- */

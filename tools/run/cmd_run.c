@@ -22,6 +22,7 @@
 #include "tools/run/signals.h"
 
 #define NS_PER_MS INT64_C(1000000)
+
 struct run {
     struct run_options wanted;
     struct acquire acquire;

@@ -130,8 +130,8 @@ static void tell_stubborn(struct group *g)
     job_group_path(&g->job, path);
     log_warn("the job of process %" PRIu32 " (user %" PRIu32
              ") does not die, as a process whose main thread has ended and whose others run; %s, "
-             "and its "
-             "lock is not released, it lapses; end it as root: xargs kill -9 < %s/cgroup.procs",
+             "and its lock is not released, it lapses; end it as root: xargs kill -9 < "
+             "%s/cgroup.procs",
              g->client->pid, g->client->uid,
              g->job.freeze_fd >= 0 ? "it is frozen, so it acts no more" : "it runs on", path);
 }
