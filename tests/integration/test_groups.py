@@ -134,12 +134,17 @@ def set_uid_child(run):
         run.keys_gone("job")
 
 
+def init_elsewhere(run):
+    """The first process of another PID namespace."""
+    elsewhere = run.spawn("unshare", "--pid", "--fork", "--kill-child", "sleep", "300")
+    return wait_until(lambda: children(elsewhere.pid), what="the other namespace")[0]
+
+
 @scenario("what went to another PID namespace and left its parents is dead before the lock is free", needs_root=True)
 def other_namespace(run):
     needs_groups()
     ready(run)
-    elsewhere = run.spawn("unshare", "--pid", "--fork", "--kill-child", "sleep", "300")
-    init = wait_until(lambda: children(elsewhere.pid), what="the other namespace")[0]
+    init = init_elsewhere(run)
     # It is left behind by a job that ends, and then by one that is stopped.
     for i, seconds in enumerate(("0.5", "120")):
         job = Job(run, "-t", f"{TTL_S}s", f"job{i}", *python(GONE_ELSEWHERE % (init, seconds))).up()
@@ -268,8 +273,7 @@ def headless_orphan(run):
 def headless_elsewhere(run):
     needs_groups()
     ready(run)
-    elsewhere = run.spawn("unshare", "--pid", "--fork", "--kill-child", "sleep", "300")
-    init = wait_until(lambda: children(elsewhere.pid), what="the other namespace")[0]
+    init = init_elsewhere(run)
     watcher = Watcher(run)
     job = Job(run, "-t", f"{TTL_S}s", "job", *python(HEADLESS_ELSEWHERE % init))
     assert job.line() == "on"

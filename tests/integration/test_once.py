@@ -447,12 +447,18 @@ def killed_after_its_word(run):
     in_time(run)
 
 
+def asking(run, agent, period):
+    """A start that asks the nodes, of which none has its record yet."""
+    start = run.start_holdfast("run", "-v", "--once-per", period, "job", "--", *WRITES_TIME, agent=agent)
+    wait_until(lambda: run.nodes[0].cmd("HGET", KEY, "seen"), what="it asks", interval_s=0.005)
+    return start
+
+
 @scenario("a start that is stopped while it is answered begins no job by the old record: it asks again", sanitizers=False)
 def stopped_meanwhile(run):
     run.redis(3)
     agent = slow_agent(run, 0.1, 0.1, 0.1)
-    start = run.start_holdfast("run", "-v", "--once-per", "10s", "job", "--", *WRITES_TIME, agent=agent)
-    wait_until(lambda: run.nodes[0].cmd("HGET", KEY, "seen"), what="it asks", interval_s=0.005)
+    start = asking(run, agent, "10s")
     os.killpg(start.pid, signal.SIGSTOP)
     wait_until(lambda: run.nodes[0].cmd("HGET", KEY, "at"), what="the record")
     time.sleep(3)
@@ -477,8 +483,7 @@ def left_of(start):
 def killed_while_it_asks(run):
     run.redis(3)
     agent = slow_agent(run, 0.5, 0.5, 0.5)
-    start = run.start_holdfast("run", "-v", "--once-per", "1h", "job", "--", *WRITES_TIME, agent=agent)
-    wait_until(lambda: run.nodes[0].cmd("HGET", KEY, "seen"), what="it asks", interval_s=0.005)
+    start = asking(run, agent, "1h")
     os.kill(start.pid, signal.SIGKILL)
     start.wait()
     wait_until(lambda: not left_of(start), what="no guardian is left")

@@ -279,8 +279,9 @@ def run_once(program, options, temp_root):
     temp = pathlib.Path(tempfile.mkdtemp(prefix="hf-", dir=temp_root))
     temp.chmod(0o755)
     reports = temp_root / f"report-{run_id}"
+    leaks = program.kind == "unit" or not options.few_leaks
     env = dict(os.environ, HOLDFAST_BUILD=str(program.build or options.build), TMPDIR=str(temp), CMOCKA_MESSAGE_OUTPUT="TAP",
-               PYTHONDONTWRITEBYTECODE="1", **leftovers.marks(run_id), **sanitizer_options(options.sanitize, reports, program.kind == "unit" or not options.few_leaks))
+               PYTHONDONTWRITEBYTECODE="1", **leftovers.marks(run_id), **sanitizer_options(options.sanitize, reports, leaks))
     if program.server:
         env["PATH"] = f"{program.server}:{env['PATH']}"
     if options.sanitize:
