@@ -16,6 +16,12 @@
 
 #define CHANNEL "__redis__:invalidate"
 
+/* (!) A node may send notices without end. What is read of them in PORTION is bounded, the rest waits. */
+#define PORTION      hf_ms(100)
+#define PORTION_MOST BOUNDS_NOTICES /* bytes */
+#define READ_COST    64             /* bytes that a read counts as, however short it is */
+#define FLOOD_MOST   hf_ms(5000)    /* of one full portion after the other */
+
 enum notices_step { /* which command the next answer belongs to */
                     STEP_AUTH,
                     STEP_ID,
@@ -39,6 +45,10 @@ struct notices {
     hf_time heard;
     struct loop_timer timer; /* not ready: when to give up; ready: the next PING */
     const char *failed;      /* the start failed: the timer tells the owner */
+    size_t portion;          /* bytes read of the present one */
+    hf_time portion_end;
+    hf_time flooded;        /* since when each portion was full */
+    struct loop_timer rest; /* until the end of a full portion */
 };
 
 static void end(struct notices *n, bool refused, const char *text)
@@ -114,9 +124,46 @@ static enum tls_step read_some(struct notices *n)
     return redisBufferRead(n->context) == REDIS_OK ? TLS_READ : TLS_ENDED;
 }
 
+static void begin_portion(struct notices *n, hf_time now)
+{
+    n->portion = 0;
+    n->portion_end = hf_time_add(now, PORTION);
+}
+
+static void count_read(struct notices *n, size_t bytes, hf_time now)
+{
+    if (hf_time_reached(now, n->portion_end)) {
+        n->flooded = now;
+        begin_portion(n, now);
+    }
+    n->portion += READ_COST + bytes;
+}
+
+static void rest_if_full(struct notices *n)
+{
+    if (n->portion < PORTION_MOST)
+        return;
+    if (hf_time_reached(n->heard, hf_time_add(n->flooded, FLOOD_MOST))) {
+        /* As a refusal, so that it is told. */
+        end(n, true, "more notices than 64 KiB in 100 ms, for 5 s; see what listens there");
+        return;
+    }
+    ev_io_stop(loop_ev(n->loop), &n->reading);
+    (void)loop_timer_set(n->loop, &n->rest, n->portion_end);
+}
+
+static void on_rested(struct loop_timer *timer, hf_time now)
+{
+    struct notices *n = HF_CONTAINER(timer, struct notices, rest);
+
+    begin_portion(n, now);
+    ev_io_start(loop_ev(n->loop), &n->reading);
+}
+
 static void read_all(struct notices *n)
 {
     redisContext *context = n->context;
+    size_t before = context->reader->len;
     enum tls_step step = read_some(n);
     void *answer = NULL;
 
@@ -125,6 +172,7 @@ static void read_all(struct notices *n)
         return;
     }
     n->heard = clock_now();
+    count_read(n, context->reader->len - before, n->heard);
     for (;;) {
         if (redisReaderGetReply(context->reader, &answer) != REDIS_OK && !n->bounds.beyond) {
             end(n, false, "it speaks no Redis protocol");
@@ -140,6 +188,8 @@ static void read_all(struct notices *n)
     /* As a refusal, so that it is told. */
     if (!bounds_hold(&n->bounds, context->reader))
         end(n, true, bounds_text(&n->bounds));
+    else
+        rest_if_full(n);
 }
 
 static void shake(struct notices *n);
@@ -304,12 +354,14 @@ void notices_open(struct notices *n, const char *host)
     ev_io_start(loop_ev(n->loop), &n->writing);
     n->step = STEP_AUTH;
     n->heard = clock_now();
+    n->portion_end = n->heard;
     (void)loop_timer_set(n->loop, &n->timer, hf_time_add(n->heard, n->silence));
 }
 
 void notices_close(struct notices *n)
 {
     loop_timer_cancel(n->loop, &n->timer);
+    loop_timer_cancel(n->loop, &n->rest);
     if (!n->context)
         return;
     ev_io_stop(loop_ev(n->loop), &n->reading);
@@ -333,6 +385,7 @@ int notices_create(struct loop *loop, const struct node_address *address, hf_dur
     n->events = events;
     n->arg = arg;
     n->timer.fn = on_timer;
+    n->rest.fn = on_rested;
     *ret_notices = n;
     return HF_OK;
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """One node of three means ill: what it gets of an agent's memory and time, and what the others' locks notice."""
+import os
 import pathlib
 import re
 import socket
@@ -19,6 +20,12 @@ MIB = 1024 * 1024
 
 def resident(process):
     return 1024 * int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{process.pid}/status").read_text()).group(1))
+
+
+def processor_time(process):
+    """Seconds."""
+    fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def locks_well(run, agent=None):
@@ -62,6 +69,24 @@ def notice_without_end(run):
     told = endless(run, "bulk", "SUBSCRIBE")
     assert len(told) == 1 and "a notice is longer than 64 KiB" in told[0], told
     assert node_rows(run)["n3"]["state"] == "up"
+
+
+@scenario("notices without end: the agent reads few of them, ends the connection, tells it once, and locks go on", sanitizers=False)
+def flood_of_notices(run):
+    run.redis(3, tcp=True)
+    run.found()
+    with HostileNode(run.nodes[2].address, "flood", "SUBSCRIBE") as hostile:
+        agent = run.agent(nodes=[*run.nodes[:2], hostile.spec(run.nodes[2])], ttl="3s", wait=False).wait_ready()
+        wait_until(lambda: hostile.begun, what="it begins")
+        began, used = time.monotonic(), processor_time(agent)
+        time.sleep(4)
+        share = (processor_time(agent) - used) / (time.monotonic() - began)
+        print(f"# {share:.3f} processors, {hostile.sent / 1e6:.1f} MB of notices")
+        agent.wait_err("node n3 does not tell of changed keys .*more notices than", 60)
+        locks_well(run)
+        assert share < 0.3, share
+        assert agent.err.count("more notices than") == 1, agent.err
+        assert node_rows(run)["n3"]["state"] == "up"
 
 
 @scenario("--check-config asks a node that answers without end: it says so")

@@ -6,6 +6,7 @@ Standard library only.
 
 What it does:
     bulk, line, nest    an answer without end to `command`
+    flood               notices without end, that any key may have changed, to `command` SUBSCRIBE
     round               a listing that begins again and again
     fence               each fence record has `fence`, whatever an agent offers
     claim               INFO has the run_id of `claimed`, another node
@@ -17,7 +18,9 @@ import threading
 
 ENDLESS = {"bulk": (b"$1000000000000\r\n", b"a" * 65536),
            "line": (b"+", b"a" * 65536),
-           "nest": (b"*1024\r\n" * 4, b"*1024\r\n" + b"$-1\r\n" * 1024)}
+           "nest": (b"*1024\r\n" * 4, b"*1024\r\n" + b"$-1\r\n" * 1024),
+           "flood": (b"*3\r\n$9\r\nsubscribe\r\n$20\r\n__redis__:invalidate\r\n:1\r\n",
+                     b"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*-1\r\n" * 1024)}
 
 
 def resp(buffer, at=0):

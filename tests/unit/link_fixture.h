@@ -289,14 +289,11 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* No Redis, but a process that accepts on the fixture's socket and speaks: `says` at once, and with `again` for each
- * thing that it reads; with `says` NULL what it reads. What it hears goes to the file "heard". */
-static HF_UNUSED void start_peer(struct fixture *f, const char *says, bool again)
+/* Listens on the fixture's socket. */
+static HF_UNUSED int listen_in_scratch(struct fixture *f)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    char heard_path[96];
-    pid_t pid;
 
     scratch_path(f->server.dir, sizeof(f->server.dir));
     assert_non_null(mkdtemp(f->server.dir));
@@ -304,6 +301,17 @@ static HF_UNUSED void start_peer(struct fixture *f, const char *says, bool again
     snprintf(address.sun_path, sizeof(address.sun_path), "%s", f->server.socket);
     assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
     assert_int_equal(listen(fd, 8), 0);
+    return fd;
+}
+
+/* No Redis, but a process that accepts on the fixture's socket and speaks: `says` at once, and with `again` for each
+ * thing that it reads; with `says` NULL what it reads. What it hears goes to the file "heard". */
+static HF_UNUSED void start_peer(struct fixture *f, const char *says, bool again)
+{
+    int fd = listen_in_scratch(f);
+    char heard_path[96];
+    pid_t pid;
+
     snprintf(heard_path, sizeof(heard_path), "%s/heard", f->server.dir);
     pid = fork();
     if (pid == 0) {

@@ -206,7 +206,7 @@ static void test_a_node_that_refuses_caching(void **state)
 
 struct ending {
     struct fixture *fixture;
-    int endings;
+    int keys, endings;
     bool refused;
     char text[200];
 };
@@ -224,6 +224,7 @@ static void peer_changed(const void *key, size_t key_len, void *arg)
     (void)key;
     (void)key_len;
     (void)arg;
+    ending.keys++;
 }
 
 static void peer_ended(bool refused, const char *text, void *arg)
@@ -303,6 +304,94 @@ static void test_peer_that_tells_nonsense(void **state)
     assert_false(ending.refused);
 }
 
+/* --- a node that floods ------------------------------------------------------------------------ */
+
+#define GREETING       "+OK\r\n:7\r\n*3\r\n$9\r\nsubscribe\r\n$20\r\n__redis__:invalidate\r\n:1\r\n"
+#define MANY_KEYS      30000
+#define FLOOD_A_SECOND 12000 /* more than are read */
+
+/* Speaks to whoever connects: GREETING, then `notices` notices of a key; 0: without end. */
+static void flood(int listener, int notices)
+{
+    static const char notice[] =
+        "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$1\r\nk\r\n";
+    char piece[64 * sizeof(notice)], heard[256];
+    size_t one = sizeof(notice) - 1;
+    int c = accept(listener, NULL, NULL);
+
+    for (int i = 0; i < 64; i++)
+        memcpy(piece + (size_t)i * one, notice, one);
+    (void)!write(c, GREETING, strlen(GREETING));
+    for (int left = notices; notices == 0 || left > 0; left -= 64) {
+        size_t wanted = one * (size_t)(notices == 0 || left > 64 ? 64 : left);
+
+        if (write(c, piece, wanted) != (ssize_t)wanted)
+            break;
+    }
+    while (read(c, heard, sizeof(heard)) > 0)
+        ;
+}
+
+static struct notices *flooded(struct fixture *f, int count)
+{
+    static const struct notices_events events = {peer_ready, peer_changed, peer_ended};
+    int listener = listen_in_scratch(f);
+    struct notices *notices;
+    char text[256], why[256];
+
+    f->server.pid = fork();
+    if (f->server.pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        signal(SIGPIPE, SIG_IGN);
+        flood(listener, count);
+        pause();
+    }
+    close(listener);
+    snprintf(text, sizeof(text), "redis+unix://:hunter2@%s", f->server.socket);
+    assert_int_equal(node_address_parse(text, &f->address, why, sizeof(why)), HF_OK);
+    assert_int_equal(notices_create(f->loop, &f->address, hf_ms(FAR_MS), &events, f, &notices),
+                     HF_OK);
+    ending = (struct ending){.fixture = f};
+    notices_open(notices, f->address.host);
+    return notices;
+}
+
+static bool are_all_told(struct fixture *f)
+{
+    (void)f;
+    return ending.keys == MANY_KEYS;
+}
+
+static void test_a_burst_is_told_to_its_last_key(void **state)
+{
+    struct fixture *f = *state;
+    struct notices *notices = flooded(f, MANY_KEYS);
+
+    assert_true(runs_until(f, are_all_told, FAR_MS));
+    assert_int_equal(ending.endings, 0);
+    notices_destroy(notices);
+}
+
+static int64_t ms_since(hf_time then)
+{
+    return hf_time_since(clock_now(), then).ns / HF_NS_PER_MS;
+}
+
+static void test_a_flood_is_read_slowly_and_ended(void **state)
+{
+    struct fixture *f = *state;
+    hf_time began = clock_now();
+    struct notices *notices = flooded(f, 0);
+
+    runs_until(f, never, 1000);
+    assert_true(ending.keys <= FLOOD_A_SECOND * (ms_since(began) / 1000 + 1));
+    assert_true(runs_until(f, has_ended, FAR_MS));
+    assert_true(ms_since(began) >= 5000); /* a burst may be honest */
+    assert_true(ending.refused);          /* so that it is told */
+    assert_non_null(strstr(ending.text, "more notices than"));
+    notices_destroy(notices);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -321,6 +410,8 @@ int main(void)
         T(test_peer_with_a_huge_array),
         T(test_peer_that_repeats_the_password),
         T(test_peer_that_tells_nonsense),
+        T(test_a_burst_is_told_to_its_last_key),
+        T(test_a_flood_is_read_slowly_and_ended),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -174,7 +174,7 @@ static void look_at_notices(struct doctor *doctor, const struct hf_node_row *row
         doctor_report(
             doctor, FINDING_WARN, "node.notices",
             "on that server: ACL SETUSER USER &__redis__:invalidate +subscribe +ping "
-            "+client|id +client|tracking +client|caching",
+            "+client|id +client|tracking +client|caching; the agent's log has the reason",
             "%s does not tell of changes of keys: who waits for another host's lock polls", id);
 }
 

@@ -13,8 +13,8 @@ struct word {
 static const struct word trackings[] = {
     [HF_TRACKING_DOWN] = {"down", "waiters poll: the connection for notices is not up yet"},
     [HF_TRACKING_ON] = {"on", "the node tells waiters when another host's lock changes"},
-    [HF_TRACKING_REFUSED] = {"refused",
-                             "waiters poll: the node refuses CLIENT TRACKING or SUBSCRIBE"},
+    [HF_TRACKING_REFUSED] =
+        {"refused", "waiters poll: the node refuses CLIENT TRACKING or SUBSCRIBE, or floods"},
     [HF_TRACKING_BROKEN] = {"broken", "waiters poll: the connection for notices ended"},
 };
 
