@@ -12,6 +12,7 @@
 
 #include "agent/agent.h"
 #include "agent/base/clock.h"
+#include "agent/base/failure.h"
 #include "agent/base/log.h"
 #include "agent/base/real_time.h"
 #include "agent/base/thread.h"
@@ -31,6 +32,7 @@
 #include "agent/record/fleet_start.h"
 #include "agent/record/stores.h"
 #include "agent/renewal/renewal.h"
+#include "shm/last_words.h"
 #include "shm/status.h"
 #include "shm/streams.h"
 #include "shm/wire.h"
@@ -181,6 +183,7 @@ static int serve(struct agent *agent, const char *dir, struct start *start) IN_M
     rc = start_threads(agent, dir, reload, &start->control);
     if (rc < 0)
         goto error_broker;
+    thread_role_now = THREAD_ROLE_MAIN;
 
     start->again = supervise(agent, signals, &start->control, reload);
 
@@ -194,6 +197,7 @@ static int serve(struct agent *agent, const char *dir, struct start *start) IN_M
     else
         control_close(&start->control);
     stop_renewal(agent);
+    thread_role_now = THREAD_ROLE_NONE;
 error_broker:
     broker_destroy(agent->broker);
 error_renewal:
@@ -205,6 +209,17 @@ error_signals:
     reload_destroy(reload);
     close(signals);
     return rc;
+}
+
+/* Of the agent before this one, which may have been another program's. */
+static void say_last_words(const struct hf_table_header *header)
+{
+    struct hf_last_words words;
+    char shown[2 * HF_LAST_WORDS];
+
+    if (hf_last_words_read(header, &words))
+        log_warn("the agent before this one (pid %" PRIu32 ") ended by a failed assertion: %s",
+                 words.pid, log_name(words.text, strlen(words.text), shown, sizeof(shown)));
 }
 
 /* The agent, from its files to their end, under the singleton's lock. Returns the exit code. */
@@ -237,7 +252,10 @@ static int run(struct start *s)
         log_error("%s", why);
         s->refused = !s->began.again && (rc == HF_ETABLE || rc == HF_EPERM || rc == HF_EBUSY);
     } else {
+        failure_into(agent.table.header);
+        say_last_words(agent.table.header);
         rc = serve(&agent, dir, s);
+        failure_into(NULL);
         s->left = stores_close(&agent);
     }
     s->listener = agent.listener;
@@ -376,6 +394,7 @@ int main(int argc, char **argv)
         return hf_streams_finish("holdfastd", check_config(&config, &report), EXIT_SYSTEM);
     }
     log_init(config.log_level);
+    failure_hear();
     if (rc < 0) {
         say_fault(&report, rc);
         return report.exit;

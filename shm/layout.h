@@ -44,6 +44,7 @@
 #define HF_NOTE_MAX       127 /* bytes of a holder's note */
 #define HF_COMM_MAX       15  /* bytes of a command name, as in /proc/PID/comm */
 #define HF_DIR_MAX        639 /* bytes of an agent's directory */
+#define HF_LAST_WORDS     495 /* bytes of an agent's last words */
 #define HF_AGENT_NAME_MAX 63  /* bytes of an agent's NAME: [A-Za-z0-9._-] */
 #define HF_TEXT_UNIT      16  /* bytes; a slot's text takes whole units */
 #define HF_SLOT_NONE      UINT32_MAX
@@ -220,6 +221,10 @@ struct hf_table_header {
     struct hf_section sections[HF_SECTIONS_MAX];
     /* the agent's directory, as it sees it; once per start */
     char dir[HF_DIR_MAX + 1];
+    /* the failed assertion by which the last agent ended, shm/last_words.h */
+    _Atomic int64_t words_wall_ms; /* Unix time; 0: none */
+    uint32_t words_pid;
+    char words[HF_LAST_WORDS + 1];
 };
 
 enum hf_table_flag {
@@ -237,6 +242,7 @@ _Static_assert(offsetof(struct hf_table_header, index_seq) == 256, "layout");
 _Static_assert(offsetof(struct hf_table_header, agent_name) == 320, "layout");
 _Static_assert(offsetof(struct hf_table_header, sections) == 448, "layout");
 _Static_assert(offsetof(struct hf_table_header, dir) == 960, "layout");
+_Static_assert(offsetof(struct hf_table_header, words_wall_ms) == 1600, "layout");
 _Static_assert(sizeof(struct hf_table_header) <= HF_TABLE_HEADER, "layout");
 
 /* A hash of every size and offset above and of the byte order: builds that differ refuse each

@@ -1,16 +1,17 @@
 #include "agent/base/clock.h"
 
-#include <assert.h>
+#include <errno.h>
 #include <sys/timerfd.h>
 #include <time.h>
+
+#include "shm/assert.h"
 
 hf_time clock_now(void)
 {
     struct timespec t;
     int rc = clock_gettime(CLOCK_BOOTTIME, &t);
 
-    assert(rc == 0);
-    (void)rc;
+    hf_assert(rc == 0, "clock_gettime: %d, errno %d", rc, errno);
     return (hf_time){(int64_t)t.tv_sec * HF_NS_PER_SEC + t.tv_nsec};
 }
 
@@ -19,8 +20,7 @@ hf_wall clock_wall(void)
     struct timespec t;
     int rc = clock_gettime(CLOCK_REALTIME, &t);
 
-    assert(rc == 0);
-    (void)rc;
+    hf_assert(rc == 0, "clock_gettime: %d, errno %d", rc, errno);
     return (hf_wall){(int64_t)t.tv_sec * 1000 + t.tv_nsec / HF_NS_PER_MS};
 }
 

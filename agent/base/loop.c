@@ -1,6 +1,5 @@
 #include "agent/base/loop.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>

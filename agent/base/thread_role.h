@@ -1,5 +1,5 @@
-/* Which thread a function is called in, for clang's thread-safety analysis: a role is a capability
- * that nobody takes and that costs nothing.
+/* Which thread a function is called in. For clang's thread-safety analysis a role is a capability
+ * that nobody takes. While the agent runs each callback asserts its thread, too.
  *
  * IN_BROKER_THREAD, IN_RENEWAL_THREAD and IN_MAIN_THREAD behind a prototype (or a static function's
  * head) say that the function is called in that thread only. Its callers carry the same word, or
@@ -9,6 +9,7 @@
 #ifndef HOLDFAST_AGENT_BASE_THREAD_ROLE_H
 #define HOLDFAST_AGENT_BASE_THREAD_ROLE_H
 
+#include "shm/assert.h"
 #include "shm/compiler.h"
 
 struct CAPABILITY("thread") thread_role {
@@ -30,11 +31,37 @@ extern struct thread_role broker_thread, renewal_thread, main_thread;
 #define BEFORE_OR_AFTER_THREADS
 #endif
 
-/* First in a thread's entry point and in each of its callbacks. */
-static inline void is_broker_thread(void) ASSERT_CAPABILITY(broker_thread) {}
+/* A thread takes its role as it begins. The main thread takes its own while there are other threads: before and after, it may call
+ * what is theirs. So may threads of tests, which have none. */
+enum thread_role_taken {
+    THREAD_ROLE_NONE,
+    THREAD_ROLE_MAIN,
+    THREAD_ROLE_BROKER,
+    THREAD_ROLE_RENEWAL,
+};
+extern _Thread_local enum thread_role_taken thread_role_now;
+const char *thread_role_name(void); /* for people */
 
-static inline void is_renewal_thread(void) ASSERT_CAPABILITY(renewal_thread) {}
+static inline void thread_role_check(enum thread_role_taken role)
+{
+    hf_assert(thread_role_now == role || thread_role_now == THREAD_ROLE_NONE,
+              "called by thread %d, not %d", (int)thread_role_now, (int)role);
+}
 
-static inline void is_main_thread(void) ASSERT_CAPABILITY(main_thread) {}
+/* First in each callback of a thread. */
+static inline void is_broker_thread(void) ASSERT_CAPABILITY(broker_thread)
+{
+    thread_role_check(THREAD_ROLE_BROKER);
+}
+
+static inline void is_renewal_thread(void) ASSERT_CAPABILITY(renewal_thread)
+{
+    thread_role_check(THREAD_ROLE_RENEWAL);
+}
+
+static inline void is_main_thread(void) ASSERT_CAPABILITY(main_thread)
+{
+    thread_role_check(THREAD_ROLE_MAIN);
+}
 
 #endif

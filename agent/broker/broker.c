@@ -415,6 +415,7 @@ static void *run(void *arg)
     struct broker *b = arg;
     sigset_t rouse;
 
+    thread_role_now = THREAD_ROLE_BROKER;
     is_broker_thread();
     (void)pthread_setname_np(pthread_self(), "hf-broker");
     (void)sigemptyset(&rouse);

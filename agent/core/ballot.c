@@ -1,8 +1,7 @@
 #include "agent/core/ballot.h"
 
 #include "agent/core/fence.h"
-
-#include <assert.h>
+#include "shm/assert.h"
 
 /* A node answers an acquire, and a raise for each fence that another node has shown; twice as often at most. */
 #define ANSWERS_MOST(n) (2 * ((n) + 1))
@@ -17,7 +16,7 @@ uint32_t ballot_electorate(uint32_t may_vote, uint32_t overdue, const struct twi
 
 void ballot_init(struct ballot *b, int n, int q, uint64_t fence, uint64_t limit, hf_time begun)
 {
-    assert(n >= 1 && n <= HF_NODES_MAX && q >= 1);
+    hf_assert(n >= 1 && n <= HF_NODES_MAX && q >= 1, "n %d, q %d", n, q);
     *b = (struct ballot){.n = n, .q = q, .fence = fence, .limit = limit, .begun = begun};
     for (int i = 0; i < HF_NODES_MAX; i++)
         b->node[i].a = HF_TIME_PAST;

@@ -1,6 +1,6 @@
 #include "agent/core/chains.h"
 
-#include <assert.h>
+#include "shm/assert.h"
 
 void chains_add(struct chains *c, uint32_t hash, uint32_t number)
 {
@@ -15,7 +15,7 @@ void chains_remove(struct chains *c, uint32_t hash, uint32_t number)
     uint32_t *at = &c->first[hash & (c->buckets - 1)];
 
     while (*at != number + 1) {
-        assert(*at);
+        hf_assert(*at, "item %u is not in its chain", (unsigned)number);
         at = chains_link(c, *at - 1);
     }
     *at = *chains_link(c, number);

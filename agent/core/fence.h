@@ -6,11 +6,11 @@
 #ifndef HOLDFAST_AGENT_CORE_FENCE_H
 #define HOLDFAST_AGENT_CORE_FENCE_H
 
-#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "agent/core/twins.h"
+#include "shm/assert.h"
 #include "shm/nstime.h"
 
 #define FENCE_NODE_MAX     ((UINT64_C(1) << 53) - 1)
@@ -19,7 +19,7 @@
 
 static inline uint64_t fence_make(uint64_t node_part, uint32_t handoffs)
 {
-    assert(handoffs <= FENCE_HANDOFFS_MAX);
+    hf_assert(handoffs <= FENCE_HANDOFFS_MAX, "handoffs %u", (unsigned)handoffs);
     return node_part << FENCE_HANDOFF_BITS | handoffs;
 }
 

@@ -1,6 +1,6 @@
 #include "agent/core/heap.h"
 
-#include <assert.h>
+#include "shm/assert.h"
 
 static void put(struct heap *h, size_t i, struct heap_item *item)
 {
@@ -47,14 +47,15 @@ static void sift(struct heap *h, size_t i, struct heap_item *item)
 
 void heap_insert(struct heap *h, struct heap_item *item, hf_time at)
 {
-    assert(!heap_has(item) && h->count < h->room);
+    hf_assert(!heap_has(item), "place %u of %zu", (unsigned)item->place, h->count);
+    hf_assert(h->count < h->room, "count %zu, room %zu", h->count, h->room);
     item->at = at;
     sift_up(h, h->count++, item);
 }
 
 void heap_move(struct heap *h, struct heap_item *item, hf_time at)
 {
-    assert(heap_has(item));
+    hf_assert(heap_has(item), "place %u of %zu", (unsigned)item->place, h->count);
     item->at = at;
     sift(h, item->place - 1, item);
 }

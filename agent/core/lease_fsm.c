@@ -1,8 +1,8 @@
 #include "agent/core/lease_fsm.h"
 
+#include "shm/assert.h"
 #include "shm/layout.h"
 
-#include <assert.h>
 #include <string.h>
 
 /* The lease before an event: its actions are told by comparing with this. */
@@ -155,7 +155,7 @@ static enum hf_loss_reason by_time(const struct lease_fsm *l)
 static void start(struct lease_fsm *l, const struct servers *servers, int n, int q,
                   const struct timing *timing, bool run, hf_time max_hold)
 {
-    assert(n >= 1 && n <= HF_NODES_MAX && q >= 1 && q <= n);
+    hf_assert(n >= 1 && n <= HF_NODES_MAX && q >= 1 && q <= n, "n %d, q %d", n, q);
     memset(l, 0, lease_fsm_size(n));
     l->servers = servers;
     l->n = (uint8_t)n;

@@ -16,6 +16,7 @@
 #include "agent/record/events.h"
 #include "agent/record/fleet_memory.h"
 #include "agent/record/list_change.h"
+#include "shm/last_words.h"
 #include "shm/measures.h"
 #include "shm/slot.h"
 #include "shm/status.h"
@@ -448,6 +449,7 @@ static void leave_files(struct agent *agent, bool stays, bool left, bool held)
     if (!stays) {
         if (left && !held && agent->readopted)
             believed_by_nobody(agent);
+        hf_last_words_clear(agent->table.header);
         hf_table_set_state(&agent->table, HF_TABLE_STOPPED);
     }
     hf_table_close(&agent->table);

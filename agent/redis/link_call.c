@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/failure.h"
 #include "agent/redis/command.h"
 #include "agent/redis/link_internal.h"
 #include "shm/status.h"
@@ -52,6 +53,7 @@ static void call_take(struct link *link, struct call *call)
 static void on_deadline(struct loop_timer *timer, hf_time now)
 {
     struct call *call = HF_CONTAINER(timer, struct call, deadline);
+    ABOUT_NODE(call->link->options.address->id);
     struct link_reply reply = reply_of(call, LINK_TIMEOUT, HF_NODE_ERR_TIMEOUT, clock_now());
 
     (void)now;
@@ -128,6 +130,7 @@ static bool counts(const struct link *link, const struct call *call)
 
 static void script_answered(struct link *link, struct call *call, const redisReply *answer)
 {
+    ABOUT_NODE(link->options.address->id);
     struct link_reply reply = reply_of(call, LINK_ANSWERED, HF_NODE_ERR_NONE, link->heard);
     char text[LINK_TEXT_MAX], better[LINK_TEXT_MAX];
 

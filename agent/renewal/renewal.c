@@ -392,6 +392,7 @@ static void *thread_main(void *arg)
 {
     struct renewal *r = arg;
 
+    thread_role_now = THREAD_ROLE_RENEWAL;
     is_renewal_thread();
     (void)pthread_setname_np(pthread_self(), "hf-renewal");
     rcu_register_thread();

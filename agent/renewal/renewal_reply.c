@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/failure.h"
 #include "agent/base/thread_role.h"
 #include "shm/history.h"
 #include "shm/measures.h"
@@ -133,6 +134,8 @@ static void note_overdue(struct renewal_node *node, const struct lease *lease, h
 static void judge_mark(struct renewal_node *node, struct lease *lease, char mark,
                        const struct link_reply *reply, hf_dur late, hf_time now) IN_RENEWAL_THREAD
 {
+    ABOUT_LOCK(lease_name(lease), lease->name_len);
+
     switch (mark) {
     case '1':
         note_overdue(node, lease, reply->sent, reply->received);
@@ -258,6 +261,8 @@ static void sentinel_differs(struct renewal_node *node, struct lease *lease,
 static void judge_heal(struct renewal_node *node, struct lease *lease, uint32_t mark,
                        const struct link_reply *reply) IN_RENEWAL_THREAD
 {
+    ABOUT_LOCK(lease_name(lease), lease->name_len);
+
     switch (reply->verdict) {
     case VERDICT_OK:
     case VERDICT_LOW: /* our key stands; the fence mattered only at the grant */

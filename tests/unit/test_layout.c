@@ -67,6 +67,9 @@ static void what_minor_versions_added_is_where_the_document_says(void **state)
     assert_int_equal(offsetof(struct hf_table_header, drained_pid), 164);
     assert_int_equal(offsetof(struct hf_table_header, timens_offset_ns), 168);
     assert_int_equal(offsetof(struct hf_table_header, dir), 960);
+    assert_int_equal(offsetof(struct hf_table_header, words_wall_ms), 1600);
+    assert_int_equal(offsetof(struct hf_table_header, words_pid), 1608);
+    assert_int_equal(offsetof(struct hf_table_header, words), 1612);
     assert_int_equal(offsetof(struct hf_completion_entry, drained_before), 501);
     assert_int_equal(sizeof(struct hf_event), 192);
     assert_int_equal(offsetof(struct hf_event, kind), 4);

@@ -16,7 +16,9 @@
 #include "libclient/holdfast.h"
 #include "tools/common/process.h"
 #include "tools/common/text.h"
+#include "tools/common/wall.h"
 #include "tools/output/format.h"
+#include "tools/reader/last_words.h"
 
 /* A sign of life is due every 100 ms. */
 #define BEAT_LATE_MS   1000
@@ -268,6 +270,19 @@ static void look_at_drain(struct doctor *doctor, const struct reader *reader)
                       "read");
 }
 
+static void look_at_last_words(struct doctor *doctor, const struct reader *reader)
+{
+    struct hf_last_words words;
+    char text[LAST_WORDS_SIZE];
+
+    if (hf_last_words_read(reader->table.header, &words))
+        doctor_report(doctor, FINDING_WARN, "agent.assertion",
+                      "report it with the agent's log of that time; a stop in order (systemctl "
+                      "stop) removes this warning",
+                      "agent %s: %s", reader->place.agent,
+                      last_words_sentence(text, sizeof(text), &words, wall_now_ms()));
+}
+
 /* Whether the mount at /proc hides other users' processes from all but root. */
 static bool proc_hides(void)
 {
@@ -329,6 +344,7 @@ void doctor_agent_look(struct doctor *doctor, const struct reader *reader, const
     look_at_version(doctor, reader);
     look_at_flags(doctor, reader);
     look_at_drain(doctor, reader);
+    look_at_last_words(doctor, reader);
     look_at_linger(doctor, reader);
     look_at_proc(doctor, reader);
 }

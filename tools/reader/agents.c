@@ -41,6 +41,7 @@ static void take_facts(const struct reader *reader, struct agents_one *agent)
     agent->waiters = hf_counter_read(table, HF_COUNTER_WAITERS);
     agent->clients = hf_counter_read(table, HF_COUNTER_CLIENTS);
     hf_drained_read(table, &agent->drained);
+    (void)hf_last_words_read(table->header, &agent->words);
     reader_count(table, &agent->counts);
     memcpy(agent->version, reader->version, sizeof(agent->version));
     memcpy(agent->host, reader->host, sizeof(agent->host));

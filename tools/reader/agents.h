@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "shm/drained.h"
+#include "shm/last_words.h"
 #include "tools/reader/life.h"
 #include "tools/reader/reader.h"
 
@@ -30,6 +31,7 @@ struct agents_one {
     uint32_t voting, flags;
     uint64_t waiters, clients;
     struct hf_drained drained;
+    struct hf_last_words words; /* `wall_ms` 0: none */
     char version[sizeof(((struct reader *)0)->version)], host[sizeof(((struct reader *)0)->host)];
 };
 

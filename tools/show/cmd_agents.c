@@ -6,14 +6,17 @@
 #include "tools/common/args.h"
 #include "tools/common/exit_code.h"
 #include "tools/common/text.h"
+#include "tools/common/wall.h"
 #include "tools/output/format.h"
 #include "tools/output/json.h"
 #include "tools/reader/agents.h"
+#include "tools/reader/last_words.h"
 #include "tools/reader/reader_args.h"
 #include "tools/show/show.h"
+#include "tools/show/show_agent.h"
 
 #define WIDTH_MAX 48 /* of a column of any width */
-#define NOTE_SIZE (READER_WHY_SIZE + 128)
+#define NOTE_SIZE (READER_WHY_SIZE + 128 + LAST_WORDS_SIZE)
 
 static bool is_read(const struct agents_one *agent)
 {
@@ -37,7 +40,8 @@ static const char *kind_of(const struct agents_one *agent)
 
 static const char *note_of(char *out, size_t size, const struct agents_one *agent)
 {
-    char span[TEXT_SPAN_SIZE] = "";
+    char span[TEXT_SPAN_SIZE] = "", words[LAST_WORDS_SIZE];
+    size_t length;
 
     out[0] = '\0';
     if (!is_read(agent))
@@ -48,6 +52,10 @@ static const char *note_of(char *out, size_t size, const struct agents_one *agen
                  agent->life.process == LIFE_PROCESS_STOPPED ? ", its process is stopped" : "");
     else if (agent->drained.stands)
         snprintf(out, size, "drained");
+    length = strlen(out);
+    if (agent->words.wall_ms)
+        snprintf(out + length, size - length, "%s%s", length ? "; " : "",
+                 last_words_sentence(words, sizeof(words), &agent->words, wall_now_ms()));
     return *out ? out : "-";
 }
 
@@ -151,6 +159,7 @@ static json_t *agent_json(const struct agents_one *agent)
     json_put(json, "voting", number_if(is_up(agent), agent->voting));
     json_put(json, "quorum", number_if(known, agent->terms.quorum));
     json_put(json, "drained", known ? json_boolean(agent->drained.stands) : json_null());
+    json_put(json, "failed_assertion", show_last_words_json(&agent->words));
     json_put(json, "directory", json_word(agent->place.dir));
     json_put(json, "table",
              agent->state == AGENTS_NO_TABLE ? json_null() : json_text_str(agent->place.shm_name));

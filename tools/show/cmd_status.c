@@ -8,6 +8,7 @@
 #include "tools/common/text.h"
 #include "tools/common/wall.h"
 #include "tools/output/format.h"
+#include "tools/reader/last_words.h"
 #include "tools/reader/life.h"
 #include "tools/reader/reader.h"
 #include "tools/reader/reader_args.h"
@@ -64,6 +65,15 @@ static void print_drained(const struct reader *reader)
     printf("; no lock is granted until holdfast undrain\n");
 }
 
+static void print_last_words(const struct reader *reader)
+{
+    struct hf_last_words words;
+    char text[LAST_WORDS_SIZE];
+
+    if (hf_last_words_read(reader->table.header, &words))
+        printf("failure   %s\n", last_words_sentence(text, sizeof(text), &words, wall_now_ms()));
+}
+
 static void print_agent(const struct reader *reader, const struct life *life)
 {
     const struct hf_table_header *header = reader->table.header;
@@ -82,6 +92,7 @@ static void print_agent(const struct reader *reader, const struct life *life)
     if (*reader->dir)
         printf("directory %s\n", text_escape_str(dir, sizeof(dir), reader->dir));
     print_drained(reader);
+    print_last_words(reader);
     print_beats(life);
     print_config(&reader->table);
 }

@@ -43,11 +43,25 @@ static json_t *drained_json(const struct hf_table *table)
     return json;
 }
 
+json_t *show_last_words_json(const struct hf_last_words *words)
+{
+    json_t *json;
+
+    if (!words->wall_ms)
+        return json_null();
+    json = json_object();
+    json_put(json, "at", json_instant(words->wall_ms));
+    json_put(json, "pid", json_integer(words->pid));
+    json_put(json, "text", json_text_str(words->text));
+    return json;
+}
+
 void show_agent_json(struct json_out *out, const struct reader *reader, const struct life *life)
 {
     const struct hf_table_header *header = reader->table.header;
     const struct hf_table_terms terms = hf_table_terms(&reader->table);
     json_t *agent = json_object(), *beats = json_object();
+    struct hf_last_words words = {.wall_ms = 0};
 
     for (int i = 0; i < LIFE_THREADS; i++)
         json_put(beats, life_thread_name(i), age_json(life->age_ms[i]));
@@ -69,6 +83,8 @@ void show_agent_json(struct json_out *out, const struct reader *reader, const st
     json_put(agent, "ttl_max_ms", json_integer(terms.ttl_max_ms));
     json_put(agent, "capacity", json_integer(hf_table_capacity(&reader->table)));
     json_put(agent, "drained", drained_json(&reader->table));
+    (void)hf_last_words_read(header, &words);
+    json_put(agent, "failed_assertion", show_last_words_json(&words));
     json_put(agent, "dev", json_boolean(header->flags & HF_TABLE_F_DEV));
     json_put(agent, "assume_fresh", json_boolean(header->flags & HF_TABLE_F_ASSUME_FRESH));
     json_put(agent, "allow_eviction", json_boolean(header->flags & HF_TABLE_F_ALLOW_EVICTION));

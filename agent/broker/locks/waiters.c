@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/failure.h"
 #include "agent/base/thread_role.h"
 #include "agent/broker/clients/clients.h"
 #include "agent/broker/clients/rights.h"
@@ -513,6 +514,7 @@ struct waiter *waiter_first(struct resource *r)
 
 void waiters_kick(struct resource *r)
 {
+    ABOUT_LOCK(r->name, r->name_len);
     struct locks *locks = resource_locks(r);
     struct waiter *w;
     hf_time now = clock_now();
