@@ -330,8 +330,8 @@ HF_EXPORT void hf_op_cancel(hf_op *op);
 
 /* HF_OK: it has not run in this period, and a majority of the nodes has it by now that it starts: the job counts as run,
  * whatever becomes of it. HF_EDONE: its last start is less than nine tenths of `period_ms` ago by the nodes' clocks.
- * `period_ms` 1 to UINT32_MAX. `ret_before` (may be NULL) is for hf_once_take_back(). HF_ENOQUORUM: do not run it; so is any
- * other failure. The next call with the same lease goes on where this one failed. An agent that starts again, or asks late nodes, is
+ * `period_ms` 1 to UINT32_MAX. `ret_before` (may be NULL) is for hf_once_take_back(). HF_ENOQUORUM: do not run it (too few nodes
+ * answer, or agree on the time); so is any other failure. The next call with the same lease goes on where this one failed. An agent that starts again, or asks late nodes, is
  * waited for, up to a third of its TTL and at least five seconds. Start the job as soon as the call is back: the next start counts
  * from a moment that the nodes have by then. Where this process slept beyond it, the call asks again, three times in all. HF_ELOST: the lock is not held any more. */
 HF_EXPORT int hf_once(hf_lease *lease, int64_t period_ms, int64_t *ret_before);

@@ -2,8 +2,9 @@
 
 #include <string.h>
 
-#define MEDIAN_OFF_US INT64_C(1000000) /* a node's clock may be this far off the median */
-#define DRIFT_DIVISOR 100              /* a known clock interval widens by 1 % */
+#define MEDIAN_OFF_US INT64_C(1000000)  /* a node's clock may be this far off the median */
+#define FAR_APART_US  INT64_C(60000000) /* two clocks of which our own decides */
+#define DRIFT_DIVISOR 100               /* a known clock interval widens by 1 % */
 
 void trust_init(struct node_trust *t, hf_dur quarantine, bool fresh_word)
 {
@@ -391,16 +392,16 @@ static int64_t middle_us(const struct node_trust *t)
     return t->low_us + (t->high_us - t->low_us) / 2;
 }
 
-bool trust_median(const struct node_trust *const *nodes, int count, hf_time now,
-                  int64_t *ret_median_us)
+/* Drift widens both ends of an interval alike: its middle stays. */
+int trust_median(const struct node_trust *const *nodes, int n, hf_wall wall, hf_time now,
+                 int64_t *ret_median_us)
 {
-    int64_t sorted_us[HF_NODES_MAX];
+    int64_t sorted_us[HF_NODES_MAX], low_us, high_us;
     int known = 0;
 
-    (void)now; /* drift widens both ends alike: the middle stays */
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < n; i++) {
         int at = known;
-        if (!nodes[i]->clock_known)
+        if (!nodes[i] || !nodes[i]->clock_known)
             continue;
         for (; at > 0 && sorted_us[at - 1] > middle_us(nodes[i]); at--)
             sorted_us[at] = sorted_us[at - 1];
@@ -408,9 +409,38 @@ bool trust_median(const struct node_trust *const *nodes, int count, hf_time now,
         known++;
     }
     if (known == 0)
-        return false;
-    *ret_median_us = sorted_us[(known - 1) / 2];
-    return true;
+        return 0;
+    low_us = sorted_us[(known - 1) / 2];
+    high_us = sorted_us[known / 2];
+    *ret_median_us = low_us;
+    if (high_us - low_us >= FAR_APART_US)
+        if (wall.ms > (low_us + (high_us - low_us) / 2 + us_floor(now.ns)) / 1000)
+            *ret_median_us = high_us;
+    return known;
+}
+
+uint32_t trust_near(const struct node_trust *const *nodes, int n, int64_t median_us, hf_dur most,
+                    int *ret_farthest, int64_t *ret_ahead_us)
+{
+    uint32_t near = 0;
+    int64_t farthest_us = -1;
+
+    for (int i = 0; i < n; i++) {
+        int64_t ahead_us, off_us;
+
+        if (!nodes[i] || !nodes[i]->clock_known)
+            continue;
+        ahead_us = middle_us(nodes[i]) - median_us;
+        off_us = ahead_us < 0 ? -ahead_us : ahead_us;
+        if (off_us <= most.ns / HF_NS_PER_US)
+            near |= UINT32_C(1) << i;
+        if (off_us > farthest_us) {
+            farthest_us = off_us;
+            *ret_farthest = i;
+            *ret_ahead_us = ahead_us;
+        }
+    }
+    return near;
 }
 
 /* --- judgement -------------------------------------------------------------------------------- */

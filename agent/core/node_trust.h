@@ -154,7 +154,7 @@ void trust_on_traced(struct node_trust *t);
 void trust_on_own_trace(struct node_trust *t, const char *nonce);
 
 /* Judges age and median at first contact, and sets `judged`. Does nothing before facts, sentinel
- * and TIME are there. `median_us`: the lower median of (node time - our BOOTTIME) over the nodes
+ * and TIME are there. `median_us`: that of (node time - our BOOTTIME) over the nodes
  * that have given TIME. `wall`: our wall clock now. */
 void trust_judge(struct node_trust *t, int64_t median_us, hf_wall wall, hf_time now);
 /* Ends a quarantine whose time is over, or whose only reason was age, once all three ages
@@ -177,9 +177,14 @@ static inline hf_dur trust_width(const struct node_trust *t)
     return t->clock_known ? hf_ns((t->high_us - t->low_us) * HF_NS_PER_US) : hf_ns(0);
 }
 
-/* The lower median of the middles of `count` nodes' known clock intervals; false: none is known.
- */
-bool trust_median(const struct node_trust *const *nodes, int count, hf_time now,
-                  int64_t *ret_median_us);
+/* The median of the middles of `n` nodes' known clock intervals; NULL: not that node's. Of an even number it is the lower one
+ * of the two in the middle. (!) Where these are a minute or more apart, it is the one nearer to `wall`, our own clock: of two
+ * nodes that are left, the one whose clock is far behind would make all starts and fences old. Returns how many are known. */
+int trust_median(const struct node_trust *const *nodes, int n, hf_wall wall, hf_time now,
+                 int64_t *ret_median_us);
+/* Of these, as bits, the nodes whose middle is at most `most` off `median_us`. `ret_farthest`: the node that is farthest off,
+ * and how far it is ahead; there has to be one. */
+uint32_t trust_near(const struct node_trust *const *nodes, int n, int64_t median_us, hf_dur most,
+                    int *ret_farthest, int64_t *ret_ahead_us);
 
 #endif

@@ -227,9 +227,14 @@ hf_dur once_allowance(hf_dur period, hf_dur took)
     return hf_dur_min(hf_dur_max(first, hf_ns(3 * took.ns)), most);
 }
 
-bool once_is_in_time(int64_t at_us, int64_t now_us, hf_dur allowance)
+hf_dur once_clocks_apart(hf_dur period)
 {
-    return now_us <= at_us - allowance.ns / HF_NS_PER_US / 2;
+    return hf_dur_max(hf_dur_min(hf_ns(period.ns / 20), hf_ms(60000)), hf_ms(1000));
+}
+
+bool once_is_in_time(hf_time until, hf_time now, hf_dur allowance)
+{
+    return hf_time_reached(until, hf_time_add(now, hf_ns(allowance.ns / 2)));
 }
 
 hf_dur once_retention(hf_dur period)

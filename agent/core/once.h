@@ -3,7 +3,7 @@
  * A record says when the job last started. Whoever is about to run it holds the lock, and
  *  1. asks all nodes. Each notes the asker's fence and turn, and from then on takes no write of an earlier one;
  *  2. needs q answers of nodes that may vote. A start that any of them has stands, unless q nodes have a later record;
- *  3. leaves it at that if a start that stands was less than nine tenths of the period ago;
+ *  3. leaves it at that if a start that stands was less than nine tenths of the period ago, by the median of the nodes' clocks;
  *  4. else writes the time, and starts the job once q nodes that may vote have taken it.
  * (!) Of two that ask, a node of both majorities has the earlier one's record when the later one asks, or refuses it
  * afterwards: so only one of them starts the job, whatever becomes of the lock between. A record that is on fewer nodes
@@ -116,8 +116,11 @@ bool once_differs(const struct once *once, const struct once_record *record);
 bool once_is_done(int64_t at_us, int64_t now_us, hf_dur period);
 /* How far ahead of its write a record's time is; `took`: how long a write that came too late took, 0: there was none. */
 hf_dur once_allowance(hf_dur period, hf_dur took);
-/* Whether a job of which q nodes have the record may still start. */
-bool once_is_in_time(int64_t at_us, int64_t now_us, hf_dur allowance);
+/* (!) How far a node's clock may be off the median: no job starts unless those of q nodes are that near. A node of both
+ * majorities then has two hosts agree on the time to twice that. */
+hf_dur once_clocks_apart(hf_dur period);
+/* Whether a job of which q nodes have the record may still start; `until`: the time in the record, by our clock. */
+bool once_is_in_time(hf_time until, hf_time now, hf_dur allowance);
 /* For how long nodes keep the record. */
 hf_dur once_retention(hf_dur period);
 

@@ -17,6 +17,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from proxy import Proxy  # noqa: E402
 from rig import BUILD, OTHER_UID, HolderError, agent_env, main, scenario, stat_letter, wait_until  # noqa: E402
+from views import wait_node  # noqa: E402
 
 ROUNDS = 1000 if os.environ.get("HOLDFAST_FULL") else 24
 NAMES = 20  # rounds of so many names are played side by side
@@ -545,6 +546,37 @@ def asks_again(run):
         raise AssertionError("the same holder was told to run twice")
     except HolderError as error:
         assert "it has run in this period" in error.text, error.text
+
+
+# --- clocks that disagree ---------------------------------------------------------------------------------
+
+
+def wait_up(run, agent, *nodes):
+    for node in nodes:
+        wait_node(run, node.id, agent, state="up")
+
+
+@scenario("of two nodes that are left one is an hour behind, and the agent is new: no start in the period of the run before, and the node is named")
+def clock_behind(run):
+    short = {"ttl": "2s", "options": ("--ttl-max", "2s")}
+    behind, right, dead = run.redis(3, clock=True)
+    behind.shift_clock(-3600)
+    agent = run.agent(**short)
+    wait_up(run, agent, *run.nodes)
+    assert has_run(run.holdfast("run", "-v", "--once-per", "30m", "job", "--", "true", agent=agent))
+    dead.kill()
+    new = run.agent("b", fresh=False, **short)
+    wait_up(run, new, behind, right)
+    starts = [run.start_holdfast("run", "-v", "--once-per", "30m", name, "--", "true", agent=at)
+              for name, at in (("job", new), ("other", agent))]
+    for start in starts:
+        assert start.wait() == 69 and not has_run(start), start.err
+        assert re.search(rf"node {behind.id}'s clock is 3[56]\d\d\.\d s behind; correct that server's clock", start.err), start.err
+    dead.start()
+    wait_up(run, new, dead)
+    done = run.holdfast("run", "-v", "--once-per", "30m", "job", "--", "true", agent=new)
+    assert done.rc == 0 and "it has run in this period" in done.err, done
+    assert has_run(run.holdfast("run", "-v", "--once-per", "30m", "other", "--", "true", agent=new)), "two of three agree"
 
 
 # --- one node that lies, or was written to -----------------------------------------------------------------

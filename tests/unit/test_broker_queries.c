@@ -39,6 +39,13 @@ bool nodes_time(HF_UNUSED const struct nodes *n, HF_UNUSED hf_time now,
     return false;
 }
 
+uint32_t nodes_agree(HF_UNUSED const struct nodes *n, HF_UNUSED hf_dur most, HF_UNUSED hf_time now,
+                     HF_UNUSED hf_nodetime *ret_time, HF_UNUSED int *ret_farthest,
+                     HF_UNUSED int64_t *ret_ahead_us)
+{
+    return 0;
+}
+
 bool nodes_may_vote(HF_UNUSED const struct nodes *n, int node, HF_UNUSED hf_time now)
 {
     return links[node].up;

@@ -154,19 +154,31 @@ TEST(no_time_that_a_node_may_tell_overflows)
     }
 }
 
-static bool median_of(int count, const int64_t *off_us, int64_t *ret_off_us)
-{
+/* Nodes whose clocks are so far off the host's. */
+struct clocks {
     struct node_trust t[HF_NODES_MAX];
     const struct node_trust *nodes[HF_NODES_MAX];
+    int n;
+};
+
+static void clocks_init(struct clocks *c, int n, const int64_t *off_us)
+{
+    c->n = n;
+    for (int i = 0; i < n; i++) {
+        trust_init(&c->t[i], hf_ns(QUARANTINE), false);
+        if (off_us[i] != INT64_MIN)
+            sample(&c->t[i], off_us[i], at(0));
+        c->nodes[i] = &c->t[i];
+    }
+}
+
+static bool median_of(int n, const int64_t *off_us, int64_t *ret_off_us)
+{
+    struct clocks c;
     int64_t median;
 
-    for (int i = 0; i < count; i++) {
-        trust_init(&t[i], hf_ns(QUARANTINE), false);
-        if (off_us[i] != INT64_MIN)
-            sample(&t[i], off_us[i], at(0));
-        nodes[i] = &t[i];
-    }
-    if (!trust_median(nodes, count, at(0), &median))
+    clocks_init(&c, n, off_us);
+    if (!trust_median(c.nodes, n, wall(at(0)), at(0), &median))
         return false;
     *ret_off_us = median - OFFSET_US;
     return true;
@@ -197,6 +209,45 @@ TEST(the_median_leaves_out_nodes_whose_clock_is_unknown)
     assert_int_equal(m, 42);
 }
 
+/* (!) The lower one would be that of a node which is an hour behind. */
+TEST(of_two_that_are_far_apart_the_one_near_our_own_clock_is_the_median)
+{
+    const int64_t hour = INT64_C(3600) * 1000000, minute = INT64_C(60) * 1000000;
+    int64_t m = 0;
+
+    assert_true(median_of(2, (int64_t[]){-hour, 5}, &m));
+    assert_int_equal(m, 5);
+    assert_true(median_of(2, (int64_t[]){5, hour}, &m));
+    assert_int_equal(m, 5);
+    assert_true(median_of(4, (int64_t[]){9, -hour, -hour - 1, 7}, &m));
+    assert_int_equal(m, 7);
+    assert_true(median_of(2, (int64_t[]){-minute, 0}, &m));
+    assert_int_equal(m, 0);
+    assert_true(median_of(2, (int64_t[]){-minute + 1, 0}, &m));
+    assert_int_equal(m, -minute + 1);
+    /* Our own clock decides between two, and is not one itself. */
+    assert_true(median_of(3, (int64_t[]){-hour, -hour, 5}, &m));
+    assert_int_equal(m, -hour);
+}
+
+TEST(nodes_that_are_near_the_median_agree_and_the_farthest_is_named)
+{
+    const int64_t far_us = -INT64_C(3600) * 1000000;
+    struct clocks c;
+    int64_t ahead_us = 0;
+    int farthest = -1;
+
+    clocks_init(&c, 4, (int64_t[]){1000, far_us, -1001, INT64_MIN});
+    assert_int_equal(trust_near(c.nodes, c.n, OFFSET_US, hf_ms(1), &farthest, &ahead_us), 1 << 0);
+    assert_int_equal(farthest, 1);
+    assert_int_equal(ahead_us, far_us);
+    c.nodes[1] = NULL;
+    assert_int_equal(trust_near(c.nodes, c.n, OFFSET_US, hf_ms(2), &farthest, &ahead_us),
+                     1 << 0 | 1 << 2);
+    assert_int_equal(farthest, 2);
+    assert_int_equal(ahead_us, -1001);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +263,8 @@ int main(void)
         cmocka_unit_test(no_time_that_a_node_may_tell_overflows),
         cmocka_unit_test(the_median_of_an_even_count_is_the_lower),
         cmocka_unit_test(the_median_leaves_out_nodes_whose_clock_is_unknown),
+        cmocka_unit_test(of_two_that_are_far_apart_the_one_near_our_own_clock_is_the_median),
+        cmocka_unit_test(nodes_that_are_near_the_median_agree_and_the_farthest_is_named),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

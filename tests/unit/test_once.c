@@ -188,6 +188,7 @@ static void a_write_is_over_once_a_majority_took_it(void **state)
 static void a_start_is_in_time_or_asked_again(void **state)
 {
     hf_dur none = hf_ms(0), ten = hf_ms(10000);
+    hf_time until = hf_time_add((hf_time){0}, hour);
 
     (void)state;
     assert_int_equal(once_allowance(ten, none).ns, hf_ms(500).ns);
@@ -199,13 +200,21 @@ static void a_start_is_in_time_or_asked_again(void **state)
     assert_int_equal(once_allowance(hour, hf_ms(9000)).ns, hf_ms(ONCE_ALLOWANCE_MOST_MS).ns);
     assert_int_equal(once_allowance(hf_ms(1000), hf_ms(9000)).ns, hf_ms(500).ns);
     assert_int_equal(once_allowance(hf_ms(10), none).ns, hf_ms(5).ns);
-    assert_true(once_is_in_time(NOW_US, NOW_US - 100000, hf_ms(200)));
-    assert_false(once_is_in_time(NOW_US, NOW_US - 99999, hf_ms(200)));
-    assert_false(once_is_in_time(NOW_US, NOW_US, hf_ms(200)));
+    assert_true(once_is_in_time(until, hf_time_sub(until, hf_ms(100)), hf_ms(200)));
+    assert_false(once_is_in_time(until, hf_time_sub(until, hf_ns(hf_ms(100).ns - 1)), hf_ms(200)));
+    assert_false(once_is_in_time(until, until, hf_ms(200)));
     /* (!) Such a time counts for whoever asks with a shorter period, too. */
     assert_true(once_is_done(NOW_US + INT64_C(1000) * ONCE_ALLOWANCE_MOST_MS, NOW_US, hf_ms(1)));
     assert_false(
         once_is_done(NOW_US + INT64_C(1000) * ONCE_ALLOWANCE_MOST_MS + 1, NOW_US, hf_ms(1)));
+}
+
+static void clocks_agree_to_a_twentieth_of_the_period(void **state)
+{
+    (void)state;
+    assert_int_equal(once_clocks_apart(hf_ms(100000)).ns, hf_ms(5000).ns);
+    assert_int_equal(once_clocks_apart(hf_ms(3000)).ns, hf_ms(1000).ns);
+    assert_int_equal(once_clocks_apart(hour).ns, hf_ms(60000).ns);
 }
 
 static void late_words_change_nothing(void **state)
@@ -316,6 +325,7 @@ int main(void)
         cmocka_unit_test(one_refusal_is_enough),
         cmocka_unit_test(a_write_is_over_once_a_majority_took_it),
         cmocka_unit_test(a_start_is_in_time_or_asked_again),
+        cmocka_unit_test(clocks_agree_to_a_twentieth_of_the_period),
         cmocka_unit_test(late_words_change_nothing),
         cmocka_unit_test(an_asker_is_known_by_its_number),
         cmocka_unit_test(nine_tenths_of_the_period),

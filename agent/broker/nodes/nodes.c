@@ -117,16 +117,21 @@ static void find_twins(struct nodes *nodes)
     }
 }
 
+/* trust_median() of the nodes that are up, or of all that have ever told their TIME. */
+static int median_of(const struct nodes *nodes, bool up, hf_time now,
+                     const struct node_trust **ret_nodes, int64_t *ret_median_us)
+{
+    for (int i = 0; i < nodes->n; i++)
+        ret_nodes[i] = up && !nodes->node[i].up ? NULL : &nodes->node[i].trust;
+    return trust_median(ret_nodes, nodes->n, clock_wall(), now, ret_median_us);
+}
+
 static void judge_first_contacts(struct nodes *nodes, hf_time now)
 {
-    const struct node_trust *known[HF_NODES_MAX];
-    int count = 0;
+    const struct node_trust *up[HF_NODES_MAX];
     int64_t median;
 
-    for (int i = 0; i < nodes->n; i++)
-        if (nodes->node[i].up && nodes->node[i].trust.clock_known)
-            known[count++] = &nodes->node[i].trust;
-    if (count < nodes->q || !trust_median(known, count, now, &median))
+    if (median_of(nodes, true, now, up, &median) < nodes->q)
         return;
     for (int i = 0; i < nodes->n; i++) {
         struct node_trust *t = &nodes->node[i].trust;
@@ -445,16 +450,24 @@ bool nodes_settling(const struct nodes *nodes, hf_time now)
 bool nodes_time(const struct nodes *nodes, hf_time now, hf_nodetime *ret_time)
 {
     const struct node_trust *known[HF_NODES_MAX];
-    int count = 0;
     int64_t median;
 
-    for (int i = 0; i < nodes->n; i++)
-        if (nodes->node[i].trust.clock_known)
-            known[count++] = &nodes->node[i].trust;
-    if (!count || !trust_median(known, count, now, &median))
+    if (median_of(nodes, false, now, known, &median) == 0)
         return false;
     *ret_time = (hf_nodetime){median + now.ns / HF_NS_PER_US};
     return true;
+}
+
+uint32_t nodes_agree(const struct nodes *nodes, hf_dur most, hf_time now, hf_nodetime *ret_time,
+                     int *ret_farthest, int64_t *ret_ahead_us)
+{
+    const struct node_trust *up[HF_NODES_MAX];
+    int64_t median;
+
+    if (median_of(nodes, true, now, up, &median) == 0)
+        return 0;
+    *ret_time = (hf_nodetime){median + now.ns / HF_NS_PER_US};
+    return trust_near(up, nodes->n, median, most, ret_farthest, ret_ahead_us);
 }
 
 const char *nodes_fleet_text(const struct nodes *nodes)

@@ -146,8 +146,11 @@ int nodes_granting(const struct nodes *nodes, hf_time now) IN_BROKER_THREAD;
 int nodes_up(const struct nodes *nodes) IN_BROKER_THREAD;
 /* Whether it is too early to say that nodes are missing: the agent has just started, or is about to start again. */
 bool nodes_settling(const struct nodes *nodes, hf_time now) IN_BROKER_THREAD;
-/* The nodes' TIME now, by the lower median; false: unknown. */
+/* The nodes' TIME now, by the median; false: unknown. */
 bool nodes_time(const struct nodes *nodes, hf_time now, hf_nodetime *ret_time) IN_BROKER_THREAD;
+/* The same of the nodes that are up, and which of them are at most `most` off it (trust_near()); 0: none is up. */
+uint32_t nodes_agree(const struct nodes *nodes, hf_dur most, hf_time now, hf_nodetime *ret_time,
+                     int *ret_farthest, int64_t *ret_ahead_us) IN_BROKER_THREAD;
 /* Not empty: acquires are answered HF_EFLEET with this. */
 const char *nodes_fleet_text(const struct nodes *nodes) IN_BROKER_THREAD;
 

@@ -51,8 +51,7 @@ struct inquiry {
     bool told;            /* by an operator, or only asked: it is about no lease */
     int64_t at_us, ended; /* to be written */
     hf_dur allowance;     /* how far ahead of the write `at_us` is */
-    hf_time wrote;
-    hf_time until; /* the answer: when the job may start at the latest */
+    hf_time until;        /* `at_us` by our clock: the answer says so */
     int tries;
     struct once_record before; /* the start that was found */
     struct hf_wire_holder by;  /* who wrote it; of a run of this host: who runs it */
@@ -271,12 +270,43 @@ static void find(struct inquiry *i, const struct once *once, int64_t now) IN_BRO
         i->by = i->said_by[node];
 }
 
+/* (!) By clocks that are apart another host may find that no run is of this period. */
+static bool clocks_agree(struct inquiry *i, hf_time now, int64_t *ret_now_us) IN_BROKER_THREAD
+{
+    const struct nodes *nodes = i->queries->nodes;
+    hf_dur most = once_clocks_apart(i->period);
+    hf_nodetime time = {0};
+    int64_t ahead_us = 0, off_us;
+    int node = 0;
+    uint32_t near = nodes_agree(nodes, most, now, &time, &node, &ahead_us);
+    char text[160];
+
+    if (twins_count(&i->orders[ONCE_LOOK].once.twins, near) >= i->queries->q) {
+        *ret_now_us = time.us;
+        return true;
+    }
+    off_us = ahead_us < 0 ? -ahead_us : ahead_us;
+    snprintf(text, sizeof(text),
+             "fewer than %d of %d nodes agree on the time: node %s's clock is %" PRId64 ".%" PRId64
+             " s %s; correct that server's clock",
+             i->queries->q, i->queries->n, nodes->config->nodes[node].id, off_us / 1000000,
+             off_us % 1000000 / 100000, ahead_us < 0 ? "behind" : "ahead");
+    if (off_us <= most.ns / HF_NS_PER_US) /* too few are up */
+        too_few(i);
+    else
+        answer(i, HF_ENOQUORUM, text);
+    return false;
+}
+
 static void looked(struct inquiry *i) IN_BROKER_THREAD
 {
     const struct once *once = &i->orders[ONCE_LOOK].once;
-    int64_t now = now_us(i);
+    hf_time instant = clock_now();
+    int64_t now;
     bool ours;
 
+    if (!clocks_agree(i, instant, &now))
+        return;
     find(i, once, now);
     /* Then it asks again: after a reconnect, or since an answer was missing or too late. */
     ours = once_is_of(&i->before, fence_node_part(i->fence), i->asker);
@@ -290,7 +320,7 @@ static void looked(struct inquiry *i) IN_BROKER_THREAD
         i->ended = i->before.ended;
     } else {
         i->at_us = now + i->allowance.ns / HF_NS_PER_US;
-        i->wrote = clock_now();
+        i->until = hf_time_add(instant, i->allowance);
         is_ours(i);
         if (ours)
             i->before.at_us = 0;
@@ -337,16 +367,15 @@ static int ask_again(struct inquiry *i, hf_dur took) IN_BROKER_THREAD
 
 static void written(struct inquiry *i, enum once_outcome outcome) IN_BROKER_THREAD
 {
-    int64_t now = now_us(i);
+    hf_time now = clock_now();
     int status = HF_OK;
 
-    if (outcome == ONCE_ENOUGH && once_is_in_time(i->at_us, now, i->allowance)) {
-        i->until = hf_time_add(clock_now(), hf_ns((i->at_us - now) * HF_NS_PER_US));
+    if (outcome == ONCE_ENOUGH && once_is_in_time(i->until, now, i->allowance)) {
         answer(i, HF_OK, "");
         return;
     }
     if (outcome == ONCE_ENOUGH && ++i->tries < TRIES_MOST) {
-        status = ask_again(i, hf_time_since(clock_now(), i->wrote));
+        status = ask_again(i, hf_time_since(now, hf_time_sub(i->until, i->allowance)));
         if (status == HF_OK)
             return;
     }
