@@ -147,17 +147,41 @@ static void take_note(struct inquiry *i) IN_BROKER_THREAD
     take->before_us = i->before.at_us;
 }
 
-/* HF_ENOMEM: without memory of the turn, a second request of the lease would have the same one. */
-static int take_turn(struct inquiry *i, const struct lease *lease) IN_BROKER_THREAD
+static struct inquiry *inquiry_new(struct queries *queries, struct session *s,
+                                   uint64_t id) IN_BROKER_THREAD
 {
-    struct once_take *take = take_make(i->queries, i->slot, i->generation);
+    struct inquiry *i = calloc(1, sizeof(*i));
 
-    if (!take)
-        return HF_ENOMEM;
+    if (!i)
+        return NULL;
+    i->queries = queries;
+    i->session = s;
+    i->id = id;
+    i->by.pttl_ms = -2;
+    LIST_INSERT_HEAD(&queries->inquiries, i, all);
+    LIST_INSERT_HEAD(&s->inquiries, i, of_session);
+    return i;
+}
+
+/* The next one of that lease. NULL: no memory; without it of the turn a second request of the lease would have the same one. */
+static struct inquiry *inquiry_of_lease(struct queries *queries, struct session *s, uint64_t id,
+                                        const struct lease *lease, hf_dur period) IN_BROKER_THREAD
+{
+    struct once_take *take = take_make(queries, lease->slot, lease->generation);
+    struct inquiry *i = take ? inquiry_new(queries, s, id) : NULL;
+
+    if (!i)
+        return NULL;
     take->turn = once_turn(fence_handoffs(lease->fence), hf_time_since(clock_now(), lease->since),
                            take->turn);
     i->turn = take->turn;
-    return HF_OK;
+    i->slot = lease->slot;
+    i->generation = lease->generation;
+    i->period = period;
+    i->fence = lease->fence;
+    i->key_len = lease->key_len;
+    memcpy(i->key, lease_key(lease), lease->key_len);
+    return i;
 }
 
 static bool send_to(struct inquiry *i, int node, struct order *order) IN_BROKER_THREAD
@@ -340,27 +364,14 @@ static int ask_again(struct inquiry *i, hf_dur took) IN_BROKER_THREAD
 
     if (!lease)
         return HF_ELOST;
-    again = calloc(1, sizeof(*again));
+    again = inquiry_of_lease(i->queries, s, i->id, lease, i->period);
     if (!again)
         return HF_ENOMEM;
-    again->queries = i->queries;
-    again->id = i->id;
-    again->asker = i->asker;
-    again->period = i->period;
-    again->fence = i->fence;
-    again->slot = i->slot;
-    again->generation = i->generation;
-    again->allowance = once_allowance(i->period, took);
-    again->tries = i->tries;
-    again->key_len = i->key_len;
-    memcpy(again->key, i->key, i->key_len);
-    again->by.pttl_ms = -2;
-    (void)take_turn(again, lease); /* it has asked, so there is memory of it */
     i->session = NULL;
     LIST_REMOVE(i, of_session);
-    again->session = s;
-    LIST_INSERT_HEAD(&again->queries->inquiries, again, all);
-    LIST_INSERT_HEAD(&s->inquiries, again, of_session);
+    again->asker = i->asker;
+    again->allowance = once_allowance(i->period, took);
+    again->tries = i->tries;
     begin(again, ONCE_LOOK);
     return HF_OK;
 }
@@ -494,24 +505,6 @@ static void refuse(struct session *s, const struct hf_request_entry *q, int stat
     session_answer(s, &e);
 }
 
-static struct inquiry *inquiry_new(struct queries *queries, struct session *s,
-                                   const struct hf_request_entry *q) IN_BROKER_THREAD
-{
-    struct inquiry *i = calloc(1, sizeof(*i));
-
-    if (!i) {
-        refuse(s, q, HF_ENOMEM, "");
-        return NULL;
-    }
-    i->queries = queries;
-    i->session = s;
-    i->id = q->id;
-    i->by.pttl_ms = -2;
-    LIST_INSERT_HEAD(&queries->inquiries, i, all);
-    LIST_INSERT_HEAD(&s->inquiries, i, of_session);
-    return i;
-}
-
 static void begin(struct inquiry *i, enum once_step step) IN_BROKER_THREAD
 {
     send_all(i, step);
@@ -533,9 +526,11 @@ static void ask_of_name(struct queries *queries, struct session *s,
         refuse(s, q, HF_EPERM, text);
         return;
     }
-    i = inquiry_new(queries, s, q);
-    if (!i)
+    i = inquiry_new(queries, s, q->id);
+    if (!i) {
+        refuse(s, q, HF_ENOMEM, "");
         return;
+    }
     i->told = true;
     i->forgets = forgets;
     if (config_key(queries->config, q->name, q->name_len, i->key, &i->key_len) < 0)
@@ -566,7 +561,6 @@ void onces_ask(struct queries *queries, struct session *s, const struct hf_reque
     struct locks *locks = queries->locks;
     const struct lease *lease = resources_lease(locks, q->slot, q->generation);
     const struct once_take *take;
-    enum once_step step;
     struct inquiry *i;
 
     if (queries->going) {
@@ -591,23 +585,13 @@ void onces_ask(struct queries *queries, struct session *s, const struct hf_reque
         refuse(s, q, HF_ENOTHELD, "this agent knows of no run that began under this lease");
         return;
     }
-    i = inquiry_new(queries, s, q);
-    if (!i)
-        return;
-    i->slot = q->slot;
-    i->generation = q->generation;
-    i->period = hf_ms(q->period_ms);
-    i->allowance = once_allowance(i->period, hf_ms(0));
-    i->fence = lease->fence;
-    i->key_len = lease->key_len;
-    memcpy(i->key, lease_key(lease), lease->key_len);
-    step = step_of(i, q, take);
-    if (take_turn(i, lease) < 0) {
-        answer(i, HF_ENOMEM, "");
-        inquiry_free(i);
+    i = inquiry_of_lease(queries, s, q->id, lease, hf_ms(q->period_ms));
+    if (!i) {
+        refuse(s, q, HF_ENOMEM, "");
         return;
     }
-    begin(i, step);
+    i->allowance = once_allowance(i->period, hf_ms(0));
+    begin(i, step_of(i, q, take));
 }
 
 void onces_drop_session(struct session *s)
