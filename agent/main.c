@@ -278,7 +278,7 @@ static int run_by_records(struct start *s)
         s->again = false;
         code = run(s);
         s->began.again = true;
-        s->config->new_list = s->config->assume_fresh = false;
+        s->config->reset_fleet = s->config->assume_fresh = false;
     } while (s->again && code == EXIT_SUCCESS);
     control_drop(&s->control);
     if (s->listener) { /* this start has failed before it listened */

@@ -95,7 +95,7 @@ static bool find_later(struct look *l, const struct config *c, const struct tria
     struct fleet_record own;
 
     config_fleet(c, &own);
-    fleet_init(&l->fleet, &own, c->new_list, HF_TIME_PAST);
+    fleet_init(&l->fleet, &own, c->reset_fleet, HF_TIME_PAST);
     if (c->by_record)
         fleet_restore(&l->fleet, &l->record, HF_TIME_NEVER);
     for (int i = 0; i < c->node_count; i++) {

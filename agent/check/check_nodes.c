@@ -28,7 +28,7 @@ static bool differs(const struct config *c, const struct trial *there, int i, ch
     if (there->recorded == HF_ENOTHELD)
         return sentinel_differs(&there->sentinel, c, i, ret_text, size);
     /* The record of a fleet that has changed goes before the list of the configuration. */
-    if (there->recorded == HF_OK && !c->new_list && config_is_of(c, &there->record, ""))
+    if (there->recorded == HF_OK && !c->reset_fleet && config_is_of(c, &there->record, ""))
         return false;
     config_fleet(c, &own);
     if (there->recorded == HF_OK)
@@ -78,12 +78,12 @@ static void judge_fleet(const struct config *c, const struct trial *nodes, unsig
 
     (void)differs(c, &nodes[first], first, text, sizeof(text));
     list_others(c, which, others, sizeof(others));
-    if (c->new_list)
-        find_warning(f, line, "%s%s: --new-list replaces that", text, others);
+    if (c->reset_fleet)
+        find_warning(f, line, "%s%s: --reset-fleet replaces that", text, others);
     else
         find_fault(f, line,
                    "%s%s; use what the fleet has, or stop all its agents for %.0f s and start this "
-                   "one with --new-list",
+                   "one with --reset-fleet",
                    text, others, (double)timing_quarantine(hf_ms(longest)).ns / HF_NS_PER_SEC + 1);
 }
 
@@ -155,7 +155,7 @@ static unsigned judge_seats(const struct config *c, const struct trial *nodes, u
     const struct fleet_record *record = record_of_most(c, nodes, answered);
     unsigned elsewhere = 0;
 
-    for (int i = 0; record && !c->new_list && i < c->node_count; i++) {
+    for (int i = 0; record && !c->reset_fleet && i < c->node_count; i++) {
         const char *seat = seat_in(record, c->nodes[i].id);
         int line = f->report->node_line[i];
 
@@ -166,7 +166,7 @@ static unsigned judge_seats(const struct config *c, const struct trial *nodes, u
                      "node %s is at %s for this fleet, and this leads to %s: agents go to %s",
                      c->nodes[i].id, seat, nodes[i].peer, seat);
     }
-    for (int i = 0; record && !c->new_list && i < c->node_count; i++)
+    for (int i = 0; record && !c->reset_fleet && i < c->node_count; i++)
         if (answered >> i & 1 && nodes[i].recorded == HF_OK &&
             strcmp(nodes[i].record.fleet, record->fleet) != 0)
             find_warning(f, f->report->node_line[i],

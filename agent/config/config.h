@@ -56,7 +56,7 @@ struct config {
     struct rules rules; /* who may take, see and force which names */
     mode_t table_mode;
     gid_t group; /* may attach and read; (gid_t)-1: everyone */
-    bool assume_fresh, allow_eviction, allow_replicas, new_list;
+    bool assume_fresh, allow_eviction, allow_replicas, reset_fleet;
     bool lock_memory;
     uint32_t renewal_priority; /* 1..99; 0: none */
     int dev_nodes;             /* --dev N; 0: not */

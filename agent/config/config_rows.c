@@ -24,10 +24,11 @@
     "host's file follows"
 #define RESTART_LIST                                                                               \
     "it is the same in the whole fleet: holdfast fleet move, add and remove change it there; for " \
-    "other ids stop the agents of all hosts for one quarantine, then start them with --new-list"
+    "other ids stop the agents of all hosts for one quarantine, then start them with "             \
+    "--reset-fleet"
 #define RESTART_KEYS                                                                               \
     "it is the same in the whole fleet: drain all hosts, and start their agents with the new one " \
-    "and --new-list"
+    "and --reset-fleet"
 
 const struct config_row config_rows[CONFIG_ROWS] = {
 #define CONFIG_ROW(key, type, field, min, max, standard, argument, where, reload, doc)             \

@@ -69,7 +69,7 @@ struct fleet_node {
 
 struct fleet {
     int n;
-    bool anew; /* --new-list: only a record of the very servers that are connected is gone by */
+    bool anew; /* --reset-fleet: only a record of the very servers that are connected is gone by */
     char file[128];          /* this host's configuration file; "": none */
     struct fleet_record own; /* by the configuration: ids, ttl_max and keys; no addresses */
     hf_time started;
@@ -136,7 +136,7 @@ void fleet_on_way_back(struct fleet *fleet, bool way_back);
 void fleet_on_since(struct fleet *fleet, int node, int64_t since_ms, int64_t ours_ms);
 
 /* (!) It has a version 1 of this fleet that was founded after our later version was complete, and so may most nodes, while
- * no majority has ours: --new-list has begun it anew over the first list, which has the same name, and our memory is of
+ * no majority has ours: --reset-fleet has begun it anew over the first list, which has the same name, and our memory is of
  * before that. */
 bool fleet_is_refounded(const struct fleet *fleet, int node);
 /* Whether it told a digest whose record has not been read. */

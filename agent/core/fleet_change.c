@@ -280,10 +280,11 @@ static int change(const struct fleet *f, const struct fleet_wish *w, hf_time now
     if (rc < 0)
         return rc;
     if (!fleet_record_can_change(r)) {
-        snprintf(why, size,
-                 "drain all hosts, and start them with --new-list: too few nodes stay for locks to "
-                 "be held meanwhile (%d nodes before, %d after)",
-                 r->before_count, r->count);
+        snprintf(
+            why, size,
+            "drain all hosts, and start them with --reset-fleet: too few nodes stay for locks to "
+            "be held meanwhile (%d nodes before, %d after)",
+            r->before_count, r->count);
         return HF_EINVAL;
     }
     return all_answer(f, r, now, why, size) ? HF_OK : HF_EBUSY;

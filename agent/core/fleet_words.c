@@ -112,7 +112,7 @@ bool fleet_is_foreign(const struct fleet *f, int i, char *ret_text, size_t size)
         return false;
     else if (fleet_is_refounded(f, i))
         snprintf(ret_text, size,
-                 "start this agent with --new-list, too: on node %s the fleet was founded anew, "
+                 "start this agent with --reset-fleet, too: on node %s the fleet was founded anew, "
                  "and this host remembers version %" PRIu64 " of before",
                  id, f->record.version);
     else if (!is_of_our_fleet(f, i) && !fleet_is_akin(f, &node->record))
@@ -121,17 +121,19 @@ bool fleet_is_foreign(const struct fleet *f, int i, char *ret_text, size_t size)
              (!fleet_is_of_these_servers(f, &node->record) || node->record.state == FLEET_CHANGING))
         snprintf(ret_text, size, "the record on node %s is of other servers", id);
     else if (f->known && !is_of_our_fleet(f, i))
-        snprintf(ret_text, size,
-                 "correct the address of node %s: at %s is a node of another fleet (%.8s, this one "
-                 "is %.8s); or, if this fleet was founded anew, start this agent with --new-list",
-                 id, node->peer, node->record.fleet, f->record.fleet);
+        snprintf(
+            ret_text, size,
+            "correct the address of node %s: at %s is a node of another fleet (%.8s, this one "
+            "is %.8s); or, if this fleet was founded anew, start this agent with --reset-fleet",
+            id, node->peer, node->record.fleet, f->record.fleet);
     else if (is_another_of_its_rank(f, i) &&
              (f->record.version > 1 ||
               !fleet_record_differs(&node->record, &f->record, id, ret_text, size)))
-        snprintf(ret_text, size,
-                 "drain all hosts, and start them with --new-list: two changes of the fleet were "
-                 "made at once, and node %s has the other version %" PRIu64,
-                 id, node->record.version);
+        snprintf(
+            ret_text, size,
+            "drain all hosts, and start them with --reset-fleet: two changes of the fleet were "
+            "made at once, and node %s has the other version %" PRIu64,
+            id, node->record.version);
     return ret_text[0] != '\0';
 }
 
@@ -257,7 +259,7 @@ static void waits_unknown(const struct fleet *f, hf_time now, char *ret_text, si
         snprintf(ret_text, size,
                  "too few nodes have a record of the fleet: node %s has version %" PRIu64
                  "; let those answer that have it; or, if all hosts are drained, start this agent "
-                 "with --new-list",
+                 "with --reset-fleet",
                  f->own.seat[best].id, f->node[best].record.version);
     else if (best < 0 && count)
         snprintf(ret_text, size,
@@ -388,7 +390,7 @@ static void waits_known(const struct fleet *f, hf_time now, char *ret_text, size
     }
     if (others > f->n - ballot_quorum(f->n)) {
         snprintf(ret_text, size,
-                 "start this agent with --new-list if the fleet was founded anew: %d of its %d "
+                 "start this agent with --reset-fleet if the fleet was founded anew: %d of its %d "
                  "nodes belong to another fleet than %.8s, by which it goes",
                  others, f->n, f->record.fleet);
         return;

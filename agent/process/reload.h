@@ -23,7 +23,7 @@ struct reload_start {
     int argc;
     char **argv;
     int64_t descriptors; /* for config_bound_clients() */
-    /* By another record of the fleet: --new-list and --assume-fresh were about the first time. */
+    /* By another record of the fleet: --reset-fleet and --assume-fresh were about the first time. */
     bool again;
 };
 

@@ -233,7 +233,7 @@ void reload_check(struct reload_check *c)
         return;
     }
     if (c->start->again)
-        c->next->new_list = c->next->assume_fresh = false;
+        c->next->reset_fleet = c->next->assume_fresh = false;
     *c->plain = *c->next;
     if (c->now->by_record && config_is_of(c->next, c->agent->fleet, c->now->file_hash))
         config_go_by(c->next, c->agent->fleet, c->now->settled, c->agent->fleet_here);

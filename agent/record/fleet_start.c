@@ -15,7 +15,7 @@ bool fleet_start_find(const struct config *c, const char *dir, const struct boot
     char path[600];
 
     memset(ret_memory, 0, sizeof(*ret_memory));
-    if (c->ephemeral || c->new_list)
+    if (c->ephemeral || c->reset_fleet)
         return false;
     snprintf(path, sizeof(path), "%.590s/fleet", dir);
     fleet_memory_read(path, clock, ret_memory);

@@ -11,7 +11,7 @@
 #include "agent/record/fleet_memory.h"
 
 /* The configuration is left as it is where nothing is kept, what is kept is of version 1 or of another fleet, the agent is
- * ephemeral, or --new-list is given. */
+ * ephemeral, or --reset-fleet is given. */
 void fleet_start(struct config *config, const char *dir, const struct boot_clock *clock);
 /* Whether such a record is kept, and it. */
 bool fleet_start_find(const struct config *config, const char *dir, const struct boot_clock *clock,

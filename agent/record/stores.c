@@ -86,7 +86,7 @@ static void fleet_path_in(const struct config *c, const char *dir, char *ret_pat
         snprintf(ret_path, size, "%.590s/fleet", dir);
 }
 
-/* By --new-list the operator vouches that nobody goes by what was before. */
+/* By --reset-fleet the operator vouches that nobody goes by what was before. */
 static void take_up_fleet(struct agent *agent, const char *dir, struct last *ret_last)
 {
     const struct config *c = agent->config;
@@ -94,7 +94,7 @@ static void take_up_fleet(struct agent *agent, const char *dir, struct last *ret
 
     agent->fleet = NULL;
     fleet_path_in(c, dir, agent->fleet_path, sizeof(agent->fleet_path));
-    if (c->new_list) {
+    if (c->reset_fleet) {
         /* By the operator's word nobody goes by what was before, whether or not it can be removed. */
         if (fleet_memory_keep(agent->fleet_path, &agent->clock, NULL, why, sizeof(why)) < 0)
             log_warn("%s", why);
@@ -345,7 +345,7 @@ static int look_at_journal(const struct config *c, const char *dir, const struct
     struct last *last;
     char path[600];
 
-    if (rc < 0 || !ret_view->other_list || c->new_list || !(last = calloc(1, sizeof(*last))))
+    if (rc < 0 || !ret_view->other_list || c->reset_fleet || !(last = calloc(1, sizeof(*last))))
         return rc;
     fleet_path_in(c, dir, path, sizeof(path));
     read_last(c, path, clock, last);

@@ -216,7 +216,7 @@ int link_release(struct link *link, const struct link_key *keys, size_t count, h
 void link_track(struct link *link);
 enum hf_node_tracking link_tracking(const struct link *link);
 
-/* Reads the sentinel; with `make` creates it when absent, with `replace` (--new-list) also when its
+/* Reads the sentinel; with `make` creates it when absent, with `replace` (--reset-fleet) also when its
  * constants differ, with `other` when the node goes by another record: the digest that was judged. `sentinel_created`
  * is of these. The answer has sentinel and record as they stand afterwards. */
 struct link_sentinel {

@@ -656,7 +656,7 @@ def unwritable_node(run):
     holder.release()
 
 
-@scenario("constants that differ: refused with 78, also when the nodes were flushed; --new-list after a drain makes ours the "
+@scenario("constants that differ: refused with 78, also when the nodes were flushed; --reset-fleet after a drain makes ours the "
           "fleet's")
 def fleet_differs(run):
     run.redis(3)
@@ -673,7 +673,7 @@ def fleet_differs(run):
         assert result.rc == 78, result
         time.sleep(0.1)
     agent.stop()
-    run.agent("c", ttl="2s", options=[*ours, "--new-list"])
+    run.agent("c", ttl="2s", options=[*ours, "--reset-fleet"])
     assert run.holdfast("run", "-n", "job", "true", agent=run.agents[-1]).rc == 0
     assert run.holdfast("run", "-n", "job", "true", agent=run.agent("d", ttl="2s", options=ours)).rc == 0
 
@@ -691,7 +691,7 @@ def formats_differ(run):
     assert result.rc == 78 and "key_format" in result.err, result
     for stopped in (agent, plain):
         stopped.stop()
-    run.agent("c", ttl="2s", options=(*ours, "--new-list"))
+    run.agent("c", ttl="2s", options=(*ours, "--reset-fleet"))
     other = run.agent("d", wait=False, ttl="2s", options=("--key-format", "lock:%s", *short))
     other.wait_err("have another key_format, key_format_for or database than this host")
     run.agent("e", ttl="2s", options=ours)

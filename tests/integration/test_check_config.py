@@ -177,7 +177,7 @@ def smaller_ttl_max(run):
               rf"{path}:{line_of(path, 'ttl_max')}: ttl_max is 6000 ms on node n1 and 4000 ms here \(also n2, n3\); use what "
               r"the fleet has, or stop all its agents for 8 s",
               "a restart readopts 1 of its 2 leases")
-        check(run, path, BAD, "--new-list replaces that", "2 faults|1 fault", options=["--new-list"])
+        check(run, path, BAD, "--reset-fleet replaces that", "2 faults|1 fault", options=["--reset-fleet"])
     agent.stop()
     agent = run.agent(nodes=[], fresh=False, options=["--config", path], wait=False)  # as the check said
     agent.wait_err("1 leases readopted, 0 released, 1 lost")

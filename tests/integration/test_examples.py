@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from rig import BUILD, ROOT, Redis, Result, agent_env, main, scenario, skip, wait_until  # noqa: E402
@@ -580,6 +581,69 @@ def options(run):
         for option in re.findall(r"(?<!\S)--[a-z-]+", " ".join(words)):
             assert option in known[name], f"{name} knows no {option}"
     assert {"holdfastd", "holdfast run", "holdfast fleet move", "holdfast drain"} <= set(known), known.keys()
+
+
+class Host:
+    """A host on which the guide's commands are given."""
+
+    def __init__(self, run, label):
+        self.run, self.label = run, label
+        self.units = run.dir / f"{label}.units"
+        self.conf = run.dir / f"{label}.conf"
+        self.write("")
+
+    def write(self, more):
+        self.conf.write_text("\n".join(["ttl = 2s", "ttl_max = 2s", *(f"node = {node.spec}" for node in self.run.nodes), more]) + "\n")
+        self.conf.chmod(0o600)
+
+    def start(self):
+        given = re.findall(r"^ExecStart=/usr/sbin/holdfastd --system (.+)$", "".join(unit.read_text() for unit in self.units.glob("*.conf")), re.M)
+        self.agent = self.run.agent(self.label, nodes=[], fresh=False, options=["--config", self.conf, *given], wait=False)
+        return given
+
+    def follow(self, command):
+        for part in command.split(" && "):
+            words = shlex.split(part)
+            if words[0] == "holdfast":
+                wait_until(lambda: self.run.holdfast(*words[1:], agent=self.agent).rc == 0, 30, what=part)
+            elif words[:2] == ["systemctl", "stop"]:
+                self.agent.stop()
+            elif words[:2] == ["systemctl", "start"]:
+                assert self.start() == ["--reset-fleet"]
+            elif words[0] != "systemctl":
+                subprocess.run(part.replace("/run/systemd/system/holdfastd.service.d", str(self.units)), shell=True, check=True)
+
+
+@scenario("the operations guide resets a fleet, command by command: its hosts go by the new key format, and no lock is held meanwhile", sanitizers=False)
+def reset_fleet(run):
+    run.redis(3)
+    hosts = [Host(run, label) for label in "ab"]
+    for host in hosts:
+        host.start()
+        host.agent.wait_ready()
+    steps = re.findall(r"^# (.*)$", re.search(r"^## Other key formats$(.*?)^## ", guide(), re.M | re.S)[1], re.M)
+    assert len(steps) == 8, steps
+    job = start(run, BUILD / "bin" / "holdfast", "run", "job", "--", "sleep", "2", agent=hosts[0].agent)
+    wait_until(lambda: run.nodes[0].get("job"), what="the job runs")
+    for step in steps:
+        for host in hosts:
+            host.follow(step)
+        if step.startswith("systemctl stop"):
+            done(job)
+            assert not run.nodes[0].get("job")
+            for host in hosts:
+                host.write("key_format = new:%s")
+            time.sleep(1.02 * 2 + 1)
+    holder = run.holder(hosts[0].agent)
+    holder.acquire("job", 0, 5000)
+    assert run.nodes[0].get("new:job")
+    assert run.holdfast("run", "-n", "job", "true", agent=hosts[1].agent).rc == 75
+    holder.release()
+    for host in hosts:
+        host.agent.stop()
+        assert host.start() == []
+        host.agent.wait_ready()
+        assert run.holdfast("run", "-n", "job", "true", agent=host.agent).rc == 0
 
 
 @scenario("what the operations guide shows on the screen is what commands say", sanitizers=False)

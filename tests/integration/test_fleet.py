@@ -461,9 +461,9 @@ def single(run):
 # --- the operator's word -------------------------------------------------------------------------------
 
 
-@scenario("--new-list after a drain moves the fleet to another server, for hosts that remember the old one, too",
+@scenario("--reset-fleet after a drain moves the fleet to another server, for hosts that remember the old one, too",
           sanitizers=False)
-def new_list(run):
+def reset_fleet(run):
     nodes = run.redis(3)
     agents = [host(run), host(run, "b")]
     old = wait_founded(nodes)
@@ -473,7 +473,7 @@ def new_list(run):
     for agent in agents:
         agent.stop()
     moved = [*nodes[:2], at("n3", other)]
-    agents = [host(run, label, nodes=moved, options=["--new-list"]) for label in "ab"]
+    agents = [host(run, label, nodes=moved, options=["--reset-fleet"]) for label in "ab"]
     record = wait_founded([*nodes[:2], other])
     assert record != old and seats(other)["n3"] == other.seat
     for agent in agents:
@@ -487,10 +487,10 @@ def new_list(run):
     unlocked(nodes[2])
 
 
-@scenario("a host that remembers the fleet from before --new-list, and was not told: it grants nothing, and says what to do")
+@scenario("a host that remembers the fleet from before --reset-fleet, and was not told: it grants nothing, and says what to do")
 def not_told(run):
     run.redis(3)
-    options = ["--new-list"]
+    options = ["--reset-fleet"]
     a, b = host(run), host(run, "b")
     other = server(run, "other")
     a.stop()
@@ -503,7 +503,7 @@ def not_told(run):
         result = run.holdfast("run", "-n", "job", "true", agent=b)
         assert result.rc in (69, 78), result
         time.sleep(0.1)
-    assert "--new-list" in result.err, result
+    assert "--reset-fleet" in result.err, result
 
 
 # --- seats ---------------------------------------------------------------------------------------------

@@ -203,15 +203,15 @@ def restarted(run):
     assert "of another list of nodes" not in agent.err
 
 
-@scenario("the word --new-list is about the first start: the records of later changes are gone by, and a reload is none about it",
+@scenario("the word --reset-fleet is about the first start: the records of later changes are gone by, and a reload is none about it",
           sanitizers=False)
-def new_list(run):
+def reset_fleet(run):
     path = run.dir / "agent.conf"
     run.redis(3)
     lines = [f"ttl = {TTL_S}s", f"ttl_max = {TTL_S}s", *(f"node = {node.spec}" for node in run.nodes)]
     path.write_text("\n".join(lines) + "\n")
     path.chmod(0o600)
-    agent = run.agent(nodes=[], options=["--config", path, "--new-list"])
+    agent = run.agent(nodes=[], options=["--config", path, "--reset-fleet"])
     wait_votes(run, 3)
     change(run, "add", f"n4={server(run, 'four').address}")
     wait_votes(run, 4)

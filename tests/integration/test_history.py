@@ -580,7 +580,7 @@ def history_of_others(run):
     run.redis(3)
     start(run).stop()
     run.agent(nodes=[f"other{i}={node.address}" for i, node in enumerate(run.nodes)], ttl=f"{TTL_S}s",
-              options=("--ttl-max", f"{TTL_S}s", "--new-list"), wait=False).wait_err("is up")
+              options=("--ttl-max", f"{TTL_S}s", "--reset-fleet"), wait=False).wait_err("is up")
     assert not those(history(run), "agent_ending")
 
 

@@ -39,7 +39,7 @@ class Answerer:
 def told(run, spec, words):
     """An agent with two good nodes and this one says so in its log, in `nodes` and in `doctor`."""
     agent = run.agent(nodes=[run.nodes[0].spec, run.nodes[1].spec, f"odd={spec}"], ttl="2s", wait=False,
-                      options=["--ttl-max", "2s", "--new-list"])
+                      options=["--ttl-max", "2s", "--reset-fleet"])
     shown = words[:60]
     wait_until(lambda: re.search(words, agent.err), 10, f"the log says: {words}")
     for command in ("nodes", "doctor"):

@@ -178,7 +178,7 @@ static void correct(struct sim_host *host, bool anew)
 {
     memset(&leads[host->number], 0, sizeof(leads[0]));
     host_kill(host);
-    host->config.new_list = anew;
+    host->config.reset_fleet = anew;
     host_start_later(host, SIM_MS);
 }
 

@@ -13,7 +13,7 @@ void addresses_configure(struct sim_host *host);
 /* The faults are over: where an operator has to correct something, that is done. */
 void addresses_end(void);
 /* Nobody holds anything. Where the hosts belong to no fleet, or to different ones, as one of them founded it of other
- * servers, an operator founds it anew (--new-list). False: there is nothing to be done. */
+ * servers, an operator founds it anew (--reset-fleet). False: there is nothing to be done. */
 bool addresses_found_anew(void);
 
 #endif

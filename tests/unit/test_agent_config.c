@@ -121,7 +121,8 @@ TEST(test_defaults)
     assert_int_equal(config.dev_nodes, 0);
     assert_false(config.ephemeral);
     assert_int_equal(config.log_level, LOG_LEVEL_INFO);
-    assert_false(config.system || config.assume_fresh || config.allow_eviction || config.new_list);
+    assert_false(config.system || config.assume_fresh || config.allow_eviction ||
+                 config.reset_fleet);
     assert_false(config.allow_replicas);
     assert_false(config.lock_memory);
     assert_int_equal(config.renewal_priority, 0);
@@ -134,7 +135,7 @@ TEST(test_command_line)
           "--runtime-dir=/tmp/x", "--name", "n-1", "--ttl", "1500ms", "--ttl-max", "2m",
           "--max_hold", "1h", "--capacity", "10", "--clients-max", "20", "--leases-per-uid", "5",
           "--key-format", "lock:{%s}", "--table-mode", "640", "--group", "0", "--log-level",
-          "debug", "--assume-fresh", "--allow-eviction", "--allow-replicas", "--new-list",
+          "debug", "--assume-fresh", "--allow-eviction", "--allow-replicas", "--reset-fleet",
           "--lock-memory", "--renewal-priority", "99", NULL);
     assert_int_equal(config.node_count, 3);
     assert_string_equal(config.nodes[0].id, "a");
@@ -151,7 +152,7 @@ TEST(test_command_line)
     assert_int_equal(config.table_mode, 0640);
     assert_int_equal(config.group, 0);
     assert_int_equal(config.log_level, LOG_LEVEL_DEBUG);
-    assert_true(config.assume_fresh && config.allow_eviction && config.new_list);
+    assert_true(config.assume_fresh && config.allow_eviction && config.reset_fleet);
     assert_true(config.allow_replicas);
     assert_true(config.lock_memory);
     assert_int_equal(config.renewal_priority, 99);
@@ -620,7 +621,7 @@ TEST(test_bad_files)
     file_refuses(":3: write \"key = value\"", "node = a\n\nhello\n");
     file_refuses(":1: remove this line: there are no [sections]", "[main]\nttl = 3s\n");
     file_refuses(":2: 'ttl' is set twice", "ttl = 3s\nttl = 4s\n");
-    file_refuses(":1: give 'new_list' on the command line", "new_list = yes\n");
+    file_refuses(":1: give 'reset_fleet' on the command line", "reset_fleet = yes\n");
     file_refuses(":1: give 'dev' on the command line", "dev = 3\n");
     file_refuses(":1: node address", "node = h:x\n");
     file_refuses(":2: node: the id 'a'", "node = a\nnode = a\n");

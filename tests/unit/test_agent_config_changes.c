@@ -81,7 +81,7 @@ TEST(every_key_is_noticed)
         {"key_format_for", "x* %s"}, {"group", "0"},
         {"table_mode", "0600"},      {"log_level", "debug"},
         {"allow_eviction", "yes"},   {"allow_replicas", "yes"},
-        {"assume_fresh", "yes"},     {"new_list", "yes"},
+        {"assume_fresh", "yes"},     {"reset_fleet", "yes"},
         {"lock_memory", "yes"},      {"dev", "7"},
         {"node", "d=10.0.0.4"},      {"allow", "a* user:7"},
         {"tls_check_host", "no"},
@@ -143,7 +143,7 @@ TEST(what_a_restart_alone_can_change)
         CONFIG_ID_allow_eviction,
         CONFIG_ID_allow_replicas,
         CONFIG_ID_assume_fresh,
-        CONFIG_ID_new_list,
+        CONFIG_ID_reset_fleet,
         CONFIG_ID_lock_memory,
         CONFIG_ID_renewal_priority,
     };

@@ -103,7 +103,7 @@ TEST(all_faults_are_found_in_the_order_of_their_lines)
     char text[1024];
 
     snprintf(text, sizeof(text),
-             "ttl = 70s\ncapcity = 3\n[main]\nhello\nlog_level = loud\nnew_list = yes\n"
+             "ttl = 70s\ncapcity = 3\n[main]\nhello\nlog_level = loud\nreset_fleet = yes\n"
              "node = h:99999\nclients_max = 0\nclients_max = 1\n# %0300d\nnode = a\n",
              0);
     assert_int_equal(check(text, NULL), HF_EINVAL);
@@ -114,7 +114,7 @@ TEST(all_faults_are_found_in_the_order_of_their_lines)
     fault_is(2, 3, "remove this line: there are no [sections]");
     fault_is(3, 4, "write \"key = value\"");
     fault_is(4, 5, "log_level: 'loud' is none of");
-    fault_is(5, 6, "give 'new_list' on the command line");
+    fault_is(5, 6, "give 'reset_fleet' on the command line");
     fault_is(6, 7, "node address 'h:99999'");
     fault_is(7, 8, "clients_max: give a number from 1 to 1000000: '0' is none");
     fault_is(8, 9, "'clients_max' is set twice, first in line 8");

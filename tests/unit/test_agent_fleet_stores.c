@@ -312,14 +312,14 @@ TEST(an_ephemeral_agent_has_no_memory)
     assert_true(is_kept()); /* it is another agent's */
 }
 
-/* --- --new-list -------------------------------------------------------------------------------- */
+/* --- --reset-fleet -------------------------------------------------------------------------------- */
 
 static void goes_by_none_anew(uint64_t version, bool removable)
 {
     struct fleet_record record = record_of(version, FLEET_COMPLETE);
 
     keep(&record);
-    config.new_list = true;
+    config.reset_fleet = true;
     stuck = !removable;
     assert_goes_by_none();
     assert_int_equal(is_kept(), !removable);
@@ -349,7 +349,7 @@ TEST(anew_that_of_a_changed_fleet_is_not_gone_by_either)
 
 TEST(anew_what_is_no_file_stops_no_start)
 {
-    config.new_list = true;
+    config.reset_fleet = true;
     assert_int_equal(mkdir(path, 0700), 0);
     assert_goes_by_none();
 }

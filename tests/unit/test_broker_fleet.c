@@ -249,7 +249,7 @@ static int make_known(HF_UNUSED void **state)
 static int make_anew(HF_UNUSED void **state)
 {
     make_servers();
-    config.new_list = true;
+    config.reset_fleet = true;
     return make_nodes();
 }
 
@@ -889,7 +889,7 @@ static void as_is_never_overruled(HF_UNUSED void **state)
     assert_int_equal(links[1].configured + links[2].configured, 0);
 }
 
-/* --- --new-list ------------------------------------------------------------------------------- */
+/* --- --reset-fleet ------------------------------------------------------------------------------- */
 
 static void anew_the_records_of_before_are_replaced_once(HF_UNUSED void **state)
 {

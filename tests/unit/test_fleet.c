@@ -815,7 +815,7 @@ static struct fleet_record moved(struct fleet_record *ret_first)
     return second;
 }
 
-/* (!) --new-list over the first list has its name, and version 1 again: a host that was away remembers more than there is. */
+/* (!) --reset-fleet over the first list has its name, and version 1 again: a host that was away remembers more than there is. */
 static void a_fleet_that_was_founded_anew_is_not_made_what_it_was(void **state)
 {
     struct fleet_record first, second = moved(&first);
@@ -832,7 +832,7 @@ static void a_fleet_that_was_founded_anew_is_not_made_what_it_was(void **state)
         fleet_on_since(&w.fleet, i, 1700000100000, 1700000000000);
     assert_int_equal(go_on(&w), 0);
     assert_true(fleet_is_foreign(&w.fleet, 0, text, sizeof(text)));
-    assert_non_null(strstr(text, "start this agent with --new-list, too"));
+    assert_non_null(strstr(text, "start this agent with --reset-fleet, too"));
     fleet_on_down(&w.fleet, 1); /* it may have the same */
     wipe(&w, 2);
     up(&w, 1);
@@ -892,7 +892,7 @@ static void nodes_that_were_restored_are_brought_up_to_date(void **state)
     assert_string_equal(w.order, "a! b! c! ");
 }
 
-/* --- --new-list ------------------------------------------------------------------------------- */
+/* --- --reset-fleet ------------------------------------------------------------------------------- */
 
 static void anew_the_record_of_other_servers_is_to_be_replaced(void **state)
 {

@@ -32,7 +32,7 @@ void node_fleet_begin(struct nodes *nodes)
     struct fleet_record own;
 
     config_fleet(c, &own);
-    fleet_init(&nodes->fleet_view, &own, c->new_list, nodes->started);
+    fleet_init(&nodes->fleet_view, &own, c->reset_fleet, nodes->started);
     if (nodes->agent->fleet)
         fleet_restore(&nodes->fleet_view, nodes->agent->fleet, nodes->agent->fleet_settles);
     fleet_restore_shown(&nodes->fleet_view, nodes->agent->fleet_shown);

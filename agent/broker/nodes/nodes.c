@@ -271,10 +271,10 @@ static const struct link_events events = {.up = on_up,
 
 /* --- the review: after every change, and at least every second -------------------------------- */
 
-/* The fleet is known, so one node's difference is its own; or --new-list is about to end it. */
+/* The fleet is known, so one node's difference is its own; or --reset-fleet is about to end it. */
 static bool is_settled(const struct nodes *nodes, int i)
 {
-    return nodes->fleet_view.known || (nodes->config->new_list && !nodes->node[i].replaced);
+    return nodes->fleet_view.known || (nodes->config->reset_fleet && !nodes->node[i].replaced);
 }
 
 #define FLEET_REMEDY 64

@@ -206,11 +206,11 @@ void sentinels_make(struct nodes *nodes, hf_time now)
     for (int i = 0; i < nodes->n; i++) {
         if (!nodes->node[i].up)
             all_read = false;
-        if (nodes->node[i].fleet_text[0] && nodes->config->new_list && !nodes->node[i].replaced &&
-            nodes->node[i].up && !nodes->node[i].asking_sentinel &&
+        if (nodes->node[i].fleet_text[0] && nodes->config->reset_fleet &&
+            !nodes->node[i].replaced && nodes->node[i].up && !nodes->node[i].asking_sentinel &&
             fleet_is_seated(&nodes->fleet_view, i)) {
-            log_warn("node %s: replacing its sentinel (--new-list): %s", nodes->config->nodes[i].id,
-                     nodes->node[i].fleet_text);
+            log_warn("node %s: replacing its sentinel (--reset-fleet): %s",
+                     nodes->config->nodes[i].id, nodes->node[i].fleet_text);
             ask_sentinel(nodes, i, true, now);
         }
         if (nodes->node[i].fleet_text[0] && !nodes->fleet_view.known)

@@ -6,7 +6,7 @@
 
 /* Whose each node is, by what is known now. */
 void sentinels_judge(struct nodes *nodes);
-/* Makes one where there is none; with --new-list replaces those of another list. */
+/* Makes one where there is none; with --reset-fleet replaces those of another list. */
 void sentinels_make(struct nodes *nodes, hf_time now);
 /* Replaces the nonce of nodes whose clock stepped under it. */
 void sentinels_trace(struct nodes *nodes, hf_time now);
