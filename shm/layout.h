@@ -22,6 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shm/file_id.h"
 #include "shm/layout_history.h"
 #include "shm/layout_measures.h"
 #include "shm/layout_node.h"
@@ -178,7 +179,7 @@ struct hf_table_header {
     uint64_t total_size;
     uint64_t fingerprint; /* hf_layout_fingerprint() of the writer */
     uint8_t boot_id[16];
-    uint64_t epoch;        /* random, per cold start */
+    uint64_t epoch;        /* random, per cold start; never 0 */
     uint64_t timens_inode; /* the agent's time namespace */
     /* line 1: written once per start, before `state` */
     _Atomic uint32_t capacity;      /* the most leases, as configured */
@@ -225,6 +226,7 @@ struct hf_table_header {
     _Atomic int64_t words_wall_ms; /* Unix time; 0: none */
     uint32_t words_pid;
     char words[HF_LAST_WORDS + 1];
+    struct hf_file_id file; /* which object this is: in a copy, another one. Written once */
 };
 
 enum hf_table_flag {
@@ -243,6 +245,7 @@ _Static_assert(offsetof(struct hf_table_header, agent_name) == 320, "layout");
 _Static_assert(offsetof(struct hf_table_header, sections) == 448, "layout");
 _Static_assert(offsetof(struct hf_table_header, dir) == 960, "layout");
 _Static_assert(offsetof(struct hf_table_header, words_wall_ms) == 1600, "layout");
+_Static_assert(offsetof(struct hf_table_header, file) == 2112, "layout");
 _Static_assert(sizeof(struct hf_table_header) <= HF_TABLE_HEADER, "layout");
 
 /* A hash of every size and offset above and of the byte order: builds that differ refuse each

@@ -93,7 +93,7 @@ int hf_table_name(const char *agent_name, bool system, uid_t uid, char *ret_name
 /* Makes the object `shm_name` anew: O_EXCL|O_NOFOLLOW, posix_fallocate for all but slots, index and text beyond the first
  * (a full /dev/shm is an error here and not a SIGBUS later), header filled, state still INIT. An existing object is kept,
  * whatever capacity it was made for, if it is regular, ours, has one link, is not writable by others, was made by this
- * layout in this boot, by any minor version, and is the one of `spec->id`. Then it is mapped (`ret_warm` true, its
+ * layout in this boot, by any minor version, is no copy, and is the one of `spec->id`. Then it is mapped (`ret_warm` true, its
  * slots as they are, for the caller to rewrite from the journal). Otherwise it is marked RETIRED and replaced: holders
  * of the old one keep their words until their V, and `why` has the reason although this succeeds ("": there was none).
  * Another user's object is refused, naming its owner (HF_ETABLE). A kept table starts with counters and node rows of 0,
@@ -102,7 +102,7 @@ int hf_table_name(const char *agent_name, bool system, uid_t uid, char *ret_name
 int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
                     struct hf_table *ret_table, bool *ret_warm, char *why, size_t why_size);
 
-/* Tells this object from all that ever had its name, and from copies of it. Never 0. */
+/* Tells this object from all that ever had its name. Never 0. (hf_table_create() keeps no copy.) */
 uint64_t hf_table_id(const struct hf_table *table);
 
 /* Whether hf_table_create() would keep the object; nothing is changed. HF_OK: kept. HF_ENOAGENT: there is none.

@@ -127,7 +127,7 @@ static void fill_start(struct hf_table_header *header, const struct hf_table_spe
     atomic_store_explicit(&header->pid, (uint32_t)getpid(), memory_order_relaxed);
 }
 
-static int fill_new(struct hf_table_header *header, const struct hf_table_spec *spec)
+static int fill_new(int fd, struct hf_table_header *header, const struct hf_table_spec *spec)
 {
     memset(header, 0, sizeof(*header));
     header->major = HF_TABLE_MAJOR;
@@ -137,8 +137,10 @@ static int fill_new(struct hf_table_header *header, const struct hf_table_spec *
     header->timens_inode = spec->timens_inode;
     header->timens_offset_ns = spec->timens_offset_ns;
     if (getrandom(&header->epoch, sizeof(header->epoch), 0) != sizeof(header->epoch) ||
-        getrandom(header->index_key, sizeof(header->index_key), 0) != sizeof(header->index_key))
+        getrandom(header->index_key, sizeof(header->index_key), 0) != sizeof(header->index_key) ||
+        hf_file_id(fd, &header->file) < 0)
         return HF_ESYS;
+    header->epoch |= 1;
     hf_table_lay_out(header, spec);
     fill_start(header, spec);
     return 0;
@@ -172,7 +174,7 @@ static int fill_object(const struct job *job, int fd, struct hf_table *ret_table
     struct stat st;
     int status;
 
-    if (fill_new(&header, job->spec) != 0)
+    if (fill_new(fd, &header, job->spec) != 0)
         return fail_sys(job, "get random numbers for");
     header.magic = magic;
     status = hf_table_judge_header(job->name, &header, header.total_size, &places, job->why,
@@ -232,20 +234,20 @@ static bool overlap(const struct hf_table_header *header)
     return false;
 }
 
-static uint64_t id_of(const struct hf_table_header *header, ino_t inode)
-{
-    uint64_t id = header->epoch ^ (uint64_t)inode * UINT64_C(0x9e3779b97f4a7c15);
-
-    return id ? id : 1;
-}
-
 uint64_t hf_table_id(const struct hf_table *table)
 {
-    return id_of(table->header, table->inode);
+    return table->header->epoch;
+}
+
+static bool is_copy(int fd, const struct hf_table_header *header)
+{
+    struct hf_file_id file;
+
+    return hf_file_id(fd, &file) < 0 || memcmp(&header->file, &file, sizeof(file)) != 0;
 }
 
 /* Sections and counters of another minor version do not matter. `why` says why it does not fit. */
-static bool suits(const struct job *job, const struct hf_table_header *header, ino_t inode,
+static bool suits(const struct job *job, int fd, const struct hf_table_header *header,
                   const struct hf_table_places *places)
 {
     const struct hf_table_spec *spec = job->spec;
@@ -256,6 +258,8 @@ static bool suits(const struct job *job, const struct hf_table_header *header, i
         not = "was retired";
     else if (memcmp(header->boot_id, spec->boot_id, sizeof(header->boot_id)) != 0)
         not = "is of another boot";
+    else if (is_copy(fd, header))
+        not = "is a copy of a table";
     else if (header->timens_inode != spec->timens_inode ||
              header->timens_offset_ns != spec->timens_offset_ns)
         not = "is of another time namespace";
@@ -269,7 +273,7 @@ static bool suits(const struct job *job, const struct hf_table_header *header, i
              places->text_room < hf_table_text_units_of(spec, hf_table_capacity_of(spec)) ||
              places->node_rows != HF_NODES_MAX || overlap(header))
         not = "is damaged";
-    else if (spec->id && spec->id != id_of(header, inode))
+    else if (spec->id && spec->id != header->epoch)
         not = "is not the one in which the journal's leases are shown";
     else if (spec->fresh)
         not = "has no journal that tells what its leases are";
@@ -317,7 +321,7 @@ static int take_over(const struct job *job, int fd, const struct stat *st,
     if (hf_table_read_header(fd, job->name, &header, job->why, job->why_size) != 0 ||
         hf_table_judge_header(job->name, &header, (uint64_t)st->st_size, &places, job->why,
                               job->why_size) != 0 ||
-        !suits(job, &header, st->st_ino, &places)) {
+        !suits(job, fd, &header, &places)) {
         retire(fd, &header);
         return HF_EVERSION;
     }
@@ -437,7 +441,7 @@ int hf_table_look(const char *shm_name, const struct hf_table_spec *spec, char *
     if (hf_table_read_header(fd, shm_name, &header, why, why_size) != 0 ||
         hf_table_judge_header(shm_name, &header, (uint64_t)st.st_size, &places, why, why_size) !=
             0 ||
-        !suits(&job, &header, st.st_ino, &places))
+        !suits(&job, fd, &header, &places))
         status = HF_EVERSION;
     close(fd);
     return status;

@@ -227,6 +227,8 @@ void check_leases(const struct config *c, const struct host *host, struct findin
     } else {
         if (k.view.journal.journal && !k.view.journal.other_list)
             count_leases(&k);
+        if (k.view.journal.copy)
+            find_warning(f, 0, JOURNAL_IS_COPY, dir);
         say_leases(&k);
         say_agent(&k);
     }

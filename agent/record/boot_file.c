@@ -114,6 +114,7 @@ int boot_file_begin(const char *path, const char *what, const struct boot_file_h
 {
     const struct beside at = beside(path);
     const char *temporary = at.path;
+    struct boot_file_header header = *want;
     int fd, error;
 
     (void)unlink(temporary);
@@ -126,7 +127,8 @@ int boot_file_begin(const char *path, const char *what, const struct boot_file_h
         (void)say_no_room(path, what, want->size, error, why, why_size);
         goto error_file;
     }
-    if (pwrite(fd, want, sizeof(*want), 0) != (ssize_t)sizeof(*want)) {
+    if (hf_file_id(fd, &header.file) < 0 ||
+        pwrite(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header)) {
         (void)boot_file_say("write", temporary, why, why_size);
         goto error_file;
     }
@@ -225,6 +227,7 @@ enum boot_file_worth boot_file_judge(int fd, const struct boot_file_header *want
                                      struct boot_file_header *ret_header)
 {
     struct boot_file_header *h = ret_header;
+    struct hf_file_id file;
     struct stat st;
 
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink != 1 ||
@@ -236,6 +239,8 @@ enum boot_file_worth boot_file_judge(int fd, const struct boot_file_header *want
     /* From another boot: its holders and its clock are gone. */
     if (memcmp(h->clock.boot_id, want->clock.boot_id, sizeof(h->clock.boot_id)) != 0)
         return BOOT_FILE_OF_ANOTHER_BOOT;
+    if (hf_file_id(fd, &file) < 0 || memcmp(&h->file, &file, sizeof(file)) != 0)
+        return BOOT_FILE_COPY;
     if (h->fingerprint != want->fingerprint)
         return BOOT_FILE_OF_ANOTHER_LAYOUT;
     if (h->clock.offset_ns != want->clock.offset_ns)

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "agent/base/clock.h"
+#include "shm/file_id.h"
 
 #define BOOT_FILE_HEADER 4096
 #define BOOT_FILE_PATH   600
@@ -21,6 +22,7 @@ struct boot_file_header {
     uint32_t in_use;         /* 0: nothing in it matters, to a reader of another layout too */
     uint32_t nodes;
     char list_hash[44];
+    struct hf_file_id file; /* which one this is; boot_file_begin() fills it in */
 };
 
 /* Two builds whose facts about the layout differ refuse each other's files. */
@@ -68,6 +70,7 @@ int boot_file_view(const char *path, int fd, size_t size, void **ret_map, char *
 enum boot_file_worth {
     BOOT_FILE_GOOD, /* of this boot and layout; the caller judges the list */
     BOOT_FILE_OF_ANOTHER_BOOT,
+    BOOT_FILE_COPY, /* not the file that its agent made: that agent may live and go on with its own */
     BOOT_FILE_OF_ANOTHER_LAYOUT,
     BOOT_FILE_OF_ANOTHER_CLOCK, /* of this boot and layout, and of another time namespace */
     BOOT_FILE_DAMAGED,

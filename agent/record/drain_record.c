@@ -43,6 +43,7 @@ static bool is_over(int fd, const struct boot_clock *clock, struct hf_drained *r
     case BOOT_FILE_OF_ANOTHER_BOOT:
         return true;
     case BOOT_FILE_OF_ANOTHER_CLOCK: /* it has no BOOTTIME in it */
+    case BOOT_FILE_COPY:             /* a host that an operator drained stays drained */
     case BOOT_FILE_GOOD:
         if (pread(fd, &r, sizeof(r), BOOT_FILE_HEADER) == (ssize_t)sizeof(r)) {
             ret_drained->since_wall_ms = r.since_wall_ms;

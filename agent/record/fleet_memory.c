@@ -54,6 +54,9 @@ static bool take_up(const char *path, int fd, const struct boot_clock *clock,
     struct boot_file_header have;
 
     switch (boot_file_judge(fd, &want, &have)) {
+    case BOOT_FILE_COPY:
+        log_warn("%s is a copy: the fleet's record is taken from its nodes", path);
+        return true;
     case BOOT_FILE_OF_ANOTHER_BOOT:
         return true;
     case BOOT_FILE_OF_ANOTHER_CLOCK:

@@ -165,7 +165,7 @@ static int map_with(map_fn *map_it, struct journal *j, uint32_t capacity, int fd
     return refuse_damaged(j, why, why_size);
 }
 
-enum judgement { KEEP, ELSEWHERE, EMPTY, REFUSE };
+enum judgement { KEEP, ELSEWHERE, EMPTY, COPY, REFUSE };
 
 /* Judges an existing file before its records are looked at. ELSEWHERE: its times are of another time namespace. */
 static enum judgement judge_header(const struct journal *j, int fd,
@@ -185,6 +185,8 @@ static enum judgement judge_header(const struct journal *j, int fd,
         break;
     case BOOT_FILE_OF_ANOTHER_BOOT:
         return EMPTY;
+    case BOOT_FILE_COPY:
+        return COPY;
     case BOOT_FILE_OF_ANOTHER_LAYOUT:
         if (!h->in_use)
             return EMPTY;
@@ -381,6 +383,9 @@ int journal_find(const char *dir, uint32_t capacity, int nodes, const char *list
         rc = HF_ETABLE;
         goto error;
     }
+    /* (!) Its agent may go on renewing these leases: their words are in another table, their holders perhaps out of sight. */
+    if (judgement == COPY)
+        log_warn(JOURNAL_IS_COPY, dir);
     j->kept = judgement == KEEP;
     *ret_journal = j;
     *ret_found = found;
@@ -401,6 +406,7 @@ static int look_at(struct journal *j, int fd, struct journal_view *view, char *w
     int rc;
 
     view->refused = judgement == REFUSE;
+    view->copy = judgement == COPY;
     if (judgement != KEEP && !elsewhere)
         return HF_OK;
     rc = map_with(boot_file_view, j, j->capacity, fd, have.nodes, why, why_size);

@@ -95,6 +95,7 @@ uint32_t journal_slots(const struct journal *journal); /* that have room */
 struct journal_view {
     bool refused, dropped; /* else it is kept if `journal` is there, and made anew if not */
     bool other_list;       /* REFUSED because of it; DROPPED records may be, too */
+    bool copy;             /* of another agent's journal: made anew */
     /* Of the leases in it, for journal_get() and journal_close() alone: there if it is kept, and with another list.
      * What is being written gives HF_ETABLE: ask again. */
     struct journal *journal;
@@ -103,6 +104,11 @@ struct journal_view {
     int nodes;     /* of its list */
     char list_hash[41];
 };
+/* What is said of a copy in DIR. */
+#define JOURNAL_IS_COPY                                                                            \
+    "%s/journal is a copy of a journal: its leases are neither readopted nor released, and end "   \
+    "at their "                                                                                    \
+    "V; move an agent's files only by mv within one file system, and never copy them"
 /* HF_OK; with REFUSED a sentence in `why`. HF_ENOMEM, HF_ESYS (errno): it cannot be looked at. */
 int journal_look(const char *dir, uint32_t capacity, int nodes, const char *list_hash,
                  const struct boot_clock *clock, struct journal_view *ret_view, char *why,

@@ -107,6 +107,9 @@ static int take_existing(struct node_records *r, int fd, const struct boot_file_
     case BOOT_FILE_DAMAGED:
         log_warn("%s is damaged: the nodes are judged as on first contact", r->path);
         return HF_OK;
+    case BOOT_FILE_COPY:
+        log_warn("%s is a copy: the nodes are judged as on first contact", r->path);
+        return HF_OK;
     case BOOT_FILE_OF_ANOTHER_CLOCK:
         log_warn(
             "%s was written in another time namespace: the nodes are judged as on first contact",

@@ -633,7 +633,7 @@ def table_copied(run):
     subprocess.run(["cp", table, copy], check=True)  # with its holes
     copy.rename(table)
     agent = run.agent(ttl="3s", wait=False)
-    agent.wait_err("is not the one in which the journal's leases are shown")
+    agent.wait_err("is a copy of a table")
     released_at_its_end(run, holder, "believed")
 
 

@@ -4,10 +4,12 @@ mounts, the process numbers and the user ids are the container's own. Another ti
 import pathlib
 import re
 import socket
+import subprocess
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from rig import BUILD, agent_env, main, scenario, wait_until  # noqa: E402
+from rig import BUILD, Agent, agent_env, main, scenario, wait_until  # noqa: E402
 
 COMMAND = BUILD / "bin" / "holdfast"
 EPERM = 77
@@ -84,6 +86,58 @@ def agent_within(run):
         assert client.wait(20) == EPERM, client.err
         assert "run the agent on the host, or share its PID namespace with this program" in client.err, client.err
     process.kill()
+
+
+OWN_SHM = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /dev/shm && exec "$@"', "sh"]
+
+
+# A fresh tmpfs begins with the same inode, so a copied table has that of the first agent's.
+@scenario("a second agent on copies of an agent's files, in a container of its own: the leases of the first stay its own, and their holders "
+          "hold them", needs_root=True)
+def copied_into_another_container(run):
+    run.redis(3)
+    options = ["--ttl-max", "3s"]
+    argv = run.agent_argv("a", None, "3s", options=options)
+    agent = Agent(run, [*OWN_SHM, *argv], f"{run.tag}-a", "a").wait_ready()
+    holder = run.holder(agent)
+    holder.acquire("db/main")
+    keys = [node.get("db/main") for node in run.nodes]
+
+    saved, elsewhere = run.dir / "saved", run.dir / "elsewhere"
+    elsewhere.mkdir()
+    subprocess.run(["cp", "-a", f"/proc/{agent.pid}/root/dev/shm", saved], check=True)
+    subprocess.run(["cp", "-a", run.runtime_dir / agent.name, elsewhere], check=True)
+    argv[argv.index("--runtime-dir") + 1] = elsewhere
+    second = run.spawn(*container("sh", "-c", f'cp -a {saved}/holdfast* /dev/shm && exec "$@"', "sh", *argv))
+    second.wait_err("journal is a copy of a journal: its leases are neither readopted nor released", 15)
+    wait_until(lambda: listens(elsewhere / agent.name / "sock"), 15, "the second agent listens")
+    until = time.monotonic() + 6  # two TTLs: neither at once nor at the V that the copy has
+    while time.monotonic() < until:
+        assert [node.get("db/main") for node in run.nodes] == keys, second.err
+        assert holder.held(), second.err
+        time.sleep(0.02)
+    second.kill()
+    agent.stop()
+
+
+@scenario("an agent that is started again in another PID namespace leaves a lease whose holder it does not see, and says what to do",
+          needs_root=True)
+def out_of_sight(run):
+    run.redis(3)
+    options = ["--ttl-max", "30s"]
+    agent = run.agent(ttl="30s", options=options)
+    holder = run.holder()
+    holder.acquire("db/main")
+    agent.kill()
+    argv = run.agent_argv("a", None, "30s", options=options)
+    second = run.spawn("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", *argv)
+    second.wait_err("holders of 1 leases are in another PID namespace", 15)
+    wait_until(lambda: (run.show("db/main") or {}).get("orphan"), 15, "the lease is shown as one that lapses")
+    until = time.monotonic() + 2
+    while time.monotonic() < until:
+        assert run.holders_of("db/main") == 3 and holder.held(), second.err
+        time.sleep(0.05)
+    second.kill()
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/core/validity.h"
+#include "agent/record/boot_file.h"
 #include "shm/index.h"
 #include "shm/process.h"
 #include "shm/status.h"
@@ -42,7 +43,7 @@ static struct whole map_whole(int fd)
     struct whole r;
     struct stat st;
 
-    if (fd < 0 || fstat(fd, &st) != 0)
+    if (fd < 0 || fstat(fd, &st) != 0 || hf_file_id(fd, &r.file) < 0)
         die("open");
     r.size = (size_t)st.st_size;
     r.at = mmap(NULL, r.size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -82,6 +83,16 @@ static void copy_table(void *to, const void *from)
     }
 }
 
+/* The next agent finds its own files, and no copies. */
+static void own_copies(const struct judge *j)
+{
+    struct hf_table_header *table = j->copy_table.at;
+    struct boot_file_header *journal = j->copy_journal.at;
+
+    table->file = j->copy_table.file;
+    journal->file = j->copy_journal.file;
+}
+
 static struct journal *records_of(const struct judge *j, const char *dir)
 {
     struct journal *journal;
@@ -115,6 +126,7 @@ void judge_open(struct judge *j)
         shm_open(j->copy_shm, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600), &j->live_table, 0644));
     memcpy(j->copy_journal.at, j->live_journal.at, j->live_journal.size);
     copy_table(j->copy_table.at, j->live_table.at);
+    own_copies(j);
     j->journal = records_of(j, j->copy_dir);
     if (hf_table_open(j->copy_shm, geteuid(), &j->reader, why, sizeof(why)) != HF_OK) {
         fprintf(stderr, "%s\n", why);
@@ -173,6 +185,7 @@ static void put(const struct judge *j, const struct store_log *log, uint32_t i)
 
         memcpy(to + region->offset, from, region->size);
     }
+    own_copies(j);
 }
 
 void judge_restore(const struct judge *j, const struct store_log *log, uint32_t i)

@@ -24,6 +24,7 @@ struct fact {
 struct whole {
     void *at;
     size_t size;
+    struct hf_file_id file;
 };
 
 struct judge {

@@ -17,6 +17,7 @@
 #include "agent/record/drain_record.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
+#include "tests/support/copied.h"
 
 #define TEST(name) static void name(void **state HF_UNUSED)
 
@@ -104,6 +105,14 @@ TEST(it_stands_in_every_time_namespace)
     keep(&order);
     assert_true(found(&elsewhere).stands);
     assert_true(found(&elsewhere).since_wall_ms == order.since_wall_ms);
+}
+
+TEST(it_stands_in_a_copy)
+{
+    keep(&order);
+    assert_true(copied(path));
+    assert_true(found(this_boot).stands);
+    assert_true(found(this_boot).since_wall_ms == order.since_wall_ms);
 }
 
 TEST(it_ends_with_the_boot)
@@ -198,6 +207,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_drain_comes_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(its_end_does_too, set_up, tear_down),
         cmocka_unit_test_setup_teardown(it_stands_in_every_time_namespace, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(it_stands_in_a_copy, set_up, tear_down),
         cmocka_unit_test_setup_teardown(it_ends_with_the_boot, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_cannot_be_read_is_a_drain, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_later_version_is_a_drain, set_up, tear_down),

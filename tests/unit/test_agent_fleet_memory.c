@@ -19,6 +19,7 @@
 #include "agent/record/fleet_shown.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
+#include "tests/support/copied.h"
 
 #define TEST(name) static void name(void **state HF_UNUSED)
 
@@ -104,6 +105,13 @@ static void keep_it(void)
 {
     keep(record, strlen(record));
     assert_int_equal(found(this_boot), strlen(record));
+}
+
+TEST(a_copy_tells_nothing)
+{
+    keep_it();
+    assert_true(copied(path));
+    assert_int_equal(found(this_boot), 0);
 }
 
 TEST(a_record_comes_back)
@@ -268,6 +276,7 @@ TEST(the_board_shows_what_was_shown_last)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_copy_tells_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_record_comes_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_last_one_counts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(its_end_does_too, set_up, tear_down),

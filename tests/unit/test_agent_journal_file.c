@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include "agent/record/journal_layout.h"
+#include "tests/support/copied.h"
 #include "tests/support/journal.h"
 #include "tests/unit/journal_fixture.h"
 
@@ -103,6 +104,34 @@ TEST(one_of_another_boot_is_emptied_whatever_its_shape)
     hold_and_close();
     assert_int_equal(open_as(CAPACITY / 2, NODES + 2, "other", other_boot), HF_OK);
     assert_made_anew(CAPACITY / 2);
+}
+
+/* (!) Its agent may renew the leases in it. */
+TEST(a_copy_is_emptied_and_a_look_says_so)
+{
+    struct journal_view view;
+    char looked[400];
+
+    hold_and_close();
+    assert_true(copied(path));
+    view = look_as(CAPACITY, NODES, LIST, this_boot, looked);
+    assert_true(view.copy);
+    assert_null(view.journal);
+    assert_int_equal(open_as(CAPACITY, NODES, LIST, this_boot), HF_OK);
+    assert_made_anew(CAPACITY);
+    reopen();
+    assert_int_equal(found, 1); /* it is this agent's own now */
+}
+
+TEST(a_renamed_one_is_kept)
+{
+    char beside[sizeof(path) + 8];
+
+    hold_and_close();
+    snprintf(beside, sizeof(beside), "%s.moved", path);
+    assert_int_equal(rename(path, beside), 0);
+    assert_int_equal(rename(beside, path), 0);
+    assert_still_held();
 }
 
 #define CHILD_SKIPS 77
@@ -542,6 +571,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ROW(one_of_another_boot_is_emptied),
         ROW(one_of_another_boot_is_emptied_whatever_its_shape),
+        ROW(a_copy_is_emptied_and_a_look_says_so),
+        ROW(a_renamed_one_is_kept),
         ROW(more_slots_come_behind_the_others),
         ROW(one_that_was_not_finished_is_forgotten),
         ROW(without_room_it_stays_as_it_is),

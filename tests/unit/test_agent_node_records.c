@@ -21,6 +21,7 @@
 #include "agent/record/node_records.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
+#include "tests/support/copied.h"
 
 #define TEST(name) static void name(void **state HF_UNUSED)
 
@@ -155,6 +156,14 @@ TEST(another_boot_time_namespace_or_list_begins_anew)
     }
 }
 
+TEST(a_copy_begins_anew)
+{
+    put(0, 1);
+    assert_true(copied(path));
+    reopen();
+    assert_empty(NODES);
+}
+
 TEST(a_damaged_file_begins_anew)
 {
     put(0, 1);
@@ -222,6 +231,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ROW(the_newest_comes_back),
         ROW(another_boot_time_namespace_or_list_begins_anew),
+        ROW(a_copy_begins_anew),
         ROW(a_damaged_file_begins_anew),
         ROW(a_file_that_is_not_ours_alone_is_refused),
         ROW(a_kill_at_any_moment_leaves_the_last_put_or_the_one_before),

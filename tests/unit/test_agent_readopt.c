@@ -23,6 +23,7 @@
 #include "agent/record/journal_layout.h"
 #include "agent/record/stores.h"
 #include "shm/history.h"
+#include "tests/support/copied.h"
 #include "tests/support/scratch.h"
 #include "tests/unit/shm_fixture.h"
 
@@ -129,12 +130,24 @@ static int tear_down(void **state)
     return rmdir(dir);
 }
 
+/* Of a process that is gone. */
+static struct journal_identity an_identity(bool run)
+{
+    return (struct journal_identity){.name_len = 1,
+                                     .name = "n",
+                                     .token = {"cafe"},
+                                     .ttl_ms = 30000,
+                                     .pid = 1,
+                                     .start_time = UINT64_MAX,
+                                     .pidns_inode = agent.pidns_inode,
+                                     .run = run};
+}
+
 /* What an agent left that was killed: the votes in its journal, and the V that everybody was shown. Times are seconds
  * from now. */
 static void leave(bool run, enum hf_slot_state state, const double d_s[3], double shown_s)
 {
-    struct journal_identity id = {
-        .name_len = 1, .name = "n", .token = {"cafe"}, .ttl_ms = 30000, .pid = 1, .run = run};
+    struct journal_identity id = an_identity(run);
     struct journal_lease rec = {
         .state = left_as, .slot_state = state, .reason = HF_LOSS_FORCED, .generation = GENERATION};
     hf_time now = clock_now();
@@ -330,11 +343,73 @@ static void a_lease_of_a_dead_holder_is_released_at_once(void **state)
     assert_true(released_in_s() < 5);
 }
 
+/* (!) Its number means nothing in this PID namespace: it may live. */
+static void a_holder_out_of_sight_keeps_its_lease_until_v(void **state)
+{
+    const double d_s[3] = {25, 24, 23};
+    const struct lease *lease;
+    uint64_t word;
+    struct message *m;
+    bool abandoned = false;
+
+    for (int run = 0; run < 2; run++) {
+        if (run) {
+            assert_int_equal(tear_down(state), 0);
+            assert_int_equal(set_up(state), 0);
+        }
+        leave(run, HF_SLOT_HELD, d_s, 24);
+        agent.pidns_inode++;
+        open_all();
+        lease = resource_lease(agent.broker->locks->by_slot[SLOT]);
+        assert_non_null(lease);
+        assert_true(hf_time_since(lease->fsm.valid, clock_now()).ns > 23 * HF_NS_PER_SEC);
+        word = atomic_load(&agent.table.slots[SLOT].check);
+        assert_true(hf_check_holds(word, GENERATION, hf_time_add(clock_now(), hf_ms(20000))));
+        while ((m = mailbox_take(&agent.to_renewal))) {
+            assert_int_not_equal(m->kind, MSG_RELEASE);
+            abandoned |= m->kind == MSG_ABANDON;
+            if (m->kind == MSG_GRANTED)
+                renewal_adopt(agent.renewal, m->lease, clock_now());
+            free(m);
+        }
+        assert_true(abandoned); /* nobody renews it */
+        close_all();
+    }
+}
+
+/* (!) Nor is it released before V where it cannot be taken up. */
+static void nor_is_it_released_before_where_it_cannot_be_kept(void **state)
+{
+    const double d_s[3] = {25, 24, 23};
+
+    (void)state;
+    leave(false, HF_SLOT_HELD, d_s, 24);
+    agent.pidns_inode++;
+    config.ttl_max_ms = 20000; /* less than the lease's TTL */
+    assert_true(released_in_s() > 22);
+}
+
+/* (!) Whoever made it may live, and renew its leases: holders read another table than the one beside the copy. */
+static void of_a_copy_nothing_is_readopted_or_released(void **state)
+{
+    const double d_s[3] = {25, 24, 23};
+    char path[96];
+
+    (void)state;
+    leave(false, HF_SLOT_HELD, d_s, 24);
+    snprintf(path, sizeof(path), "%s/journal", dir);
+    assert_true(copied(path));
+    open_all();
+    assert_false(agent.warm);
+    assert_null(agent.broker->locks->by_slot[SLOT]);
+    assert_int_equal(journal_slots_live(agent.journal), 0);
+    close_all();
+}
+
 /* Killed between the journal, which names the new holder, and its word: the old one's stands. */
 static void leave_handoff(bool run)
 {
-    struct journal_identity id = {
-        .name_len = 1, .name = "n", .token = {"cafe"}, .ttl_ms = 30000, .pid = 1, .run = run};
+    struct journal_identity id = an_identity(run);
     struct journal_lease rec = {.state = JOURNAL_HELD, .generation = GENERATION - 1};
     hf_time valid = hf_time_add(clock_now(), hf_ms(25000));
 
@@ -462,6 +537,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(table_and_journal_outlive_an_orderly_end, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_lease_of_a_dead_holder_is_released_at_once, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_holder_out_of_sight_keeps_its_lease_until_v, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(nor_is_it_released_before_where_it_cannot_be_kept, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(of_a_copy_nothing_is_readopted_or_released, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_handoff_that_was_cut_off_is_the_new_holders, set_up,
                                         tear_down),

@@ -576,6 +576,9 @@ enum unfit {
     TIMENS,
     TIMENS_OFFSET,
     RETIRED,
+    COPY,
+    COPY_ELSEWHERE,
+    COPY_LATER,
     ANOTHER,
     MAJOR,
     FINGERPRINT,
@@ -614,6 +617,15 @@ static void make_unfit(enum unfit how, struct fixture *f, struct hf_table_header
         break;
     case RETIRED:
         atomic_store(&header->state, HF_TABLE_RETIRED);
+        break;
+    case COPY:
+        header->file.inode++;
+        break;
+    case COPY_ELSEWHERE:
+        header->file.device++;
+        break;
+    case COPY_LATER:
+        header->file.born_ns++;
         break;
     case ANOTHER:
         f->spec.id ^= 1;

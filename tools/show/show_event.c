@@ -292,7 +292,9 @@ static void detail_of_lease(char *out, size_t size, const struct reader *reader,
         break;
     case HF_EVENT_ABANDONED:
         snprintf(out, size,
-                 "the holder is gone without a word, and the lease is renewed no more; %s", rest);
+                 "the holder is gone without a word, or out of the agent's sight: the lease is "
+                 "renewed no more; %s",
+                 rest);
         break;
     default:
         snprintf(out, size, "%s", rest);

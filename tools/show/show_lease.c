@@ -153,8 +153,8 @@ static void print_flags(const struct hf_slot_view *view)
     if (view->flags & HF_SLOT_F_READOPTED)
         puts("history   taken over from an earlier agent");
     if (view->flags & HF_SLOT_F_ORPHAN)
-        puts("orphan    the holder is gone without a word: the lease is renewed no more, and "
-             "lapses");
+        puts("orphan    the holder is gone without a word, or out of the agent's sight: the lease "
+             "is renewed no more, and lapses");
 }
 
 void show_lease(const struct reader *reader, const struct hf_slot_view *view, bool in_force)

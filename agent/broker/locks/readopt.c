@@ -25,6 +25,7 @@
 #include "agent/broker/locks/grants.h"
 #include "agent/broker/locks/locks.h"
 #include "agent/broker/locks/promises.h"
+#include "agent/broker/locks/releases.h"
 #include "agent/broker/locks/requests.h"
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/nodes/nodes.h"
@@ -347,16 +348,27 @@ bool readopt_fits(const struct config *config, const struct journal_identity *id
     return timing_derive(ttl, most, ret_timing, why, why_size) == HF_OK;
 }
 
-enum fate { FATE_TAKEN_UP, FATE_RELEASED, FATE_LOST, FATES };
+enum fate {
+    FATE_TAKEN_UP,
+    FATE_UNSEEN,
+    FATE_RELEASED,
+    FATE_LOST,
+    FATES
+}; /* UNSEEN: taken up, to lapse */
+
+/* (!) Of another PID namespace: its number means nothing here, so it may live. */
+static bool is_out_of_sight(const struct locks *locks, const struct journal_identity *id)
+{
+    return id->pidns_inode != locks->agent->pidns_inode;
+}
 
 static struct client *living_client(struct locks *locks,
                                     const struct journal_identity *id) IN_BROKER_THREAD
 {
     struct client *client;
 
-    if (id->pidns_inode != locks->agent->pidns_inode ||
-        client_ghost(locks->clients, id->pid, id->start_time, id->uid, id->cookie_hash, id->comm,
-                     &client) < 0)
+    if (is_out_of_sight(locks, id) || client_ghost(locks->clients, id->pid, id->start_time, id->uid,
+                                                   id->cookie_hash, id->comm, &client) < 0)
         return NULL;
     return client;
 }
@@ -399,7 +411,7 @@ static int complete(struct locks *locks, const struct record *rec, uint32_t slot
 }
 
 /* A run's first guardian is gone: its tree may live. Waits for the other guardian's word, or lets the
- * lease lapse. */
+ * lease lapse. Or a holder that is out of sight. */
 static struct client *absent_holder(struct locks *locks,
                                     const struct journal_identity *id) IN_BROKER_THREAD
 {
@@ -456,7 +468,7 @@ static int decide(struct locks *locks, const struct record *rec, uint32_t slot, 
                                                          timing_of(hf_ms(rec->id.ttl_ms)).span,
                                                          locks->n, locks->q));
     bool ahead = hf_time_before(now, valid);
-    bool alive;
+    bool alive, unseen = is_out_of_sight(locks, &rec->id);
     int rc;
 
     *ret_fate = FATE_RELEASED;
@@ -465,14 +477,16 @@ static int decide(struct locks *locks, const struct record *rec, uint32_t slot, 
     holder = living_client(locks, &rec->id);
     alive = holder;
     if (ahead && locks->agent->warm && !promise_ran_out(locks, slot, rec->state.generation, now) &&
-        !locks->config->ephemeral && (alive || rec->id.run) &&
+        !locks->config->ephemeral && (alive || unseen || rec->id.run) &&
         readopt_fits(locks->config, &rec->id, &timing, why, sizeof(why))) {
         if (!holder)
             holder = absent_holder(locks, &rec->id);
         rc = holder ? take_up(locks, rec, slot, holder, &timing, frozen, now) : HF_ENOMEM;
         if (rc == HF_OK) {
-            *ret_fate = FATE_TAKEN_UP;
-            if (!alive)
+            *ret_fate = unseen ? FATE_UNSEEN : FATE_TAKEN_UP;
+            if (unseen)
+                release_begin(locks->by_slot[slot], RELEASE_UNSEEN);
+            else if (!alive)
                 requests_client_gone(locks, holder);
             return HF_OK;
         }
@@ -480,10 +494,10 @@ static int decide(struct locks *locks, const struct record *rec, uint32_t slot, 
         log_error("the lease of slot %u cannot be readopted (%s): it is released", slot,
                   hf_status_text(rc));
     }
-    *ret_fate = alive ? FATE_LOST : FATE_RELEASED;
+    *ret_fate = alive || unseen ? FATE_LOST : FATE_RELEASED;
     if (holder)
         client_settle(holder);
-    if (ahead && !alive)
+    if (ahead && !alive && !unseen)
         event_not_readopted(locks->agent, slot, &rec->id, &rec->state, HF_EVENT_RELEASED,
                             HF_LOSS_HOLDER);
     else
@@ -494,7 +508,7 @@ static int decide(struct locks *locks, const struct record *rec, uint32_t slot, 
      * except where the table cannot be written. */
     if (rec->id.run)
         over = promise_latest(locks, &rec->id, &rec->state, slot);
-    else if (!locks->agent->warm)
+    else if (!locks->agent->warm || unseen)
         over = validity_latest(rec->state.d, locks->n);
     return release_record(locks, rec, slot, hf_time_max(now, over), true);
 }
@@ -556,9 +570,9 @@ int readopt(struct locks *locks) BEFORE_OR_AFTER_THREADS
             log_error("the lease of slot %u cannot be released (%s): its key expires by its TTL",
                       slot, hf_status_text(rc));
         fates[fate]++;
-        believed |=
-            fate == FATE_TAKEN_UP || (hf_time_before(now, validity_latest(rec.state.d, locks->n)) &&
-                                      (rec.id.run || !agent->warm));
+        believed |= fate == FATE_TAKEN_UP || fate == FATE_UNSEEN ||
+                    (hf_time_before(now, validity_latest(rec.state.d, locks->n)) &&
+                     (rec.id.run || !agent->warm));
     }
     spare_give(spare);
     free(locks->old_texts);
@@ -572,6 +586,11 @@ int readopt(struct locks *locks) BEFORE_OR_AFTER_THREADS
     if (fates[FATE_TAKEN_UP] + fates[FATE_RELEASED] + fates[FATE_LOST])
         log_info("from an earlier agent: %u leases readopted, %u released, %u lost",
                  fates[FATE_TAKEN_UP], fates[FATE_RELEASED], fates[FATE_LOST]);
+    if (fates[FATE_UNSEEN])
+        log_warn("the holders of %u leases are in another PID namespace: these leases are not "
+                 "renewed, and lapse; "
+                 "start each agent in the PID namespace of the one before, such as the host's",
+                 fates[FATE_UNSEEN]);
     if (believed && locks->config->assume_fresh && !locks->config->ephemeral) {
         log_warn("--assume-fresh is not followed: leases of an earlier agent are still valid");
         for (int i = 0; i < locks->n; i++)

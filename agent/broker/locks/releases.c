@@ -13,7 +13,7 @@ enum way {
     HAND_OVER, /* to the next waiter of this host, without asking the nodes; then handoff_answered() */
     SHORT_HOLD, /* the broker thread has it to itself, and releases it; then grant_ended() */
     ORDER,      /* the renewal thread is told to release it; then grant_ended() */
-    ABANDON,    /* a job may live under it: the renewal thread is told to renew it no more */
+    ABANDON, /* a holder or a job may live under it: the renewal thread is told to renew it no more */
 };
 
 /* Whether its holder may have left a job behind. One without the second guardian has started none. */
@@ -28,7 +28,7 @@ static bool may_leave_job(const struct resource *r)
 static enum way way_of(struct resource *r, enum release_cause cause, hf_time *ret_now,
                        struct waiter **ret_next) IN_BROKER_THREAD
 {
-    if (cause == RELEASE_HOLDER_GONE && may_leave_job(r))
+    if (cause == RELEASE_UNSEEN || (cause == RELEASE_HOLDER_GONE && may_leave_job(r)))
         return ABANDON;
     if (cause == RELEASE_TREE_DEAD)
         return ORDER; /* abandoned, it is renewed no more: nobody else is to have it */

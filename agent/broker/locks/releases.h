@@ -11,7 +11,8 @@ enum release_cause {
     RELEASE_UNWANTED, /* its holder's wish, or nobody took it: a job's tree is reaped, or never was */
     RELEASE_UNTOLD,   /* its holder was gone before it was told: no job was started under it */
     RELEASE_HOLDER_GONE, /* its holder is gone, and has said nothing of its job's tree */
-    RELEASE_TREE_DEAD,   /* abandoned before; the agent itself sees that nothing of the job lives */
+    RELEASE_UNSEEN, /* whether its holder lives is not known: renewed no more, and left to lapse */
+    RELEASE_TREE_DEAD, /* abandoned before; the agent itself sees that nothing of the job lives */
 };
 
 /* Ends the lease of `r`. */
