@@ -215,11 +215,10 @@ error_signals:
 static void say_last_words(const struct hf_table_header *header)
 {
     struct hf_last_words words;
-    char shown[2 * HF_LAST_WORDS];
 
     if (hf_last_words_read(header, &words))
         log_warn("the agent before this one (pid %" PRIu32 ") ended by a failed assertion: %s",
-                 words.pid, log_name(words.text, strlen(words.text), shown, sizeof(shown)));
+                 words.pid, words.text);
 }
 
 /* The agent, from its files to their end, under the singleton's lock. Returns the exit code. */
@@ -359,19 +358,17 @@ error:
 /* The first fault: --check-config tells all of them. */
 static void say_fault(const struct config_report *report, int rc)
 {
-    char text[sizeof(report->file) + sizeof(report->faults[0].text)], shown[2048];
+    char text[sizeof(report->file) + sizeof(report->faults[0].text)];
     int more = report->fault_count - 1;
 
     if (report->fault_count == 0)
         snprintf(text, sizeof(text), "%s", hf_status_text(rc));
     else
         (void)config_fault_text(report, &report->faults[0], text, sizeof(text));
-    /* It may quote any bytes of a command line. */
-    (void)log_name(text, strlen(text), shown, sizeof(shown));
     if (more > 0)
-        log_say("%s (and %d more: --check-config FILE shows all)", shown, more);
+        log_say("%s (and %d more: --check-config FILE shows all)", text, more);
     else
-        log_say("%s", shown);
+        log_say("%s", text);
 }
 
 int main(int argc, char **argv)
@@ -380,7 +377,7 @@ int main(int argc, char **argv)
     struct reload_start began = {.argc = argc, .argv = argv};
     static struct config_report report;
     struct host host;
-    char why[1024] = "", shown[2048];
+    char why[1024] = "";
     int rc;
 
     host_keep_secrets();
@@ -408,7 +405,7 @@ int main(int argc, char **argv)
         return EXIT_SYSTEM;
     }
     if (config.warning[0])
-        log_warn("%s", log_name(config.warning, strlen(config.warning), shown, sizeof(shown)));
+        log_warn("%s", config.warning);
     if (config_short_ttl(&config, why, sizeof(why)))
         log_info("%s", why);
     began.descriptors = host_raise_descriptors();

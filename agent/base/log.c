@@ -192,6 +192,66 @@ static bool write_line(const char *line, size_t length)
     return done >= 0;
 }
 
+/* --- text for people -------------------------------------------------------------------------- */
+
+/* In a name a backslash is the name's own; in a line it may begin what is escaped already. */
+enum escaping { ESCAPE_NAME, ESCAPE_LINE };
+
+/* One character as it is to be shown; returns how many bytes of the text it took. */
+static size_t show(const uint8_t *p, size_t left, enum escaping how, char text[HF_ESCAPE_SIZE],
+                   size_t *ret_length)
+{
+    uint32_t character;
+    size_t length = hf_utf8_next(p, left, &character);
+
+    if ((length > 1 && hf_utf8_plain(character)) || (how == ESCAPE_LINE && *p == '\\')) {
+        memcpy(text, p, length);
+        *ret_length = length;
+        return length;
+    }
+    *ret_length = hf_escape_byte(p[0], text);
+    return 1;
+}
+
+/* Cut with "..." to fit. Returns the length; a NUL is behind it. `size` is not 0. */
+static size_t show_all(const void *text, size_t text_len, enum escaping how, char *out, size_t size)
+{
+    static const char cut[] = "...";
+    const uint8_t *p = text;
+    size_t used = 0, whole = 0; /* `whole`: as far as there is room for the dots, too */
+
+    while (text_len > 0) {
+        char piece[HF_ESCAPE_SIZE];
+        size_t length, taken = show(p, text_len, how, piece, &length);
+
+        if (used + length >= size) {
+            used = whole;
+            if (used + sizeof(cut) <= size) {
+                memcpy(out + used, cut, sizeof(cut) - 1);
+                used += sizeof(cut) - 1;
+            }
+            break;
+        }
+        memcpy(out + used, piece, length);
+        used += length;
+        if (used + sizeof(cut) <= size)
+            whole = used;
+        p += taken;
+        text_len -= taken;
+    }
+    out[used] = '\0';
+    return used;
+}
+
+const char *log_name(const void *name, size_t name_len, char *buffer, size_t buffer_size)
+{
+    if (buffer_size > 0)
+        (void)show_all(name, name_len, ESCAPE_NAME, buffer, buffer_size);
+    return buffer;
+}
+
+/* --- lines ------------------------------------------------------------------------------------ */
+
 /* What stands before a line: the priority for the journal, which notes the time itself, else the time. Returns its length. */
 static int head(char *out, size_t size, int priority)
 {
@@ -212,18 +272,18 @@ static int head(char *out, size_t size, int priority)
 static void put(int priority, const char *label, const char *format, va_list args) HF_PRINTF(3, 0);
 static void put(int priority, const char *label, const char *format, va_list args)
 {
-    char line[LINE_MAX_BYTES];
+    char line[LINE_MAX_BYTES],
+        text[LINE_MAX_BYTES]; /* a text that is cut here does not fit the line, either */
     int length, more;
     unsigned lost;
 
     length = head(line, sizeof(line), priority);
     length += snprintf(line + length, sizeof(line) - (size_t)length, "holdfastd: %s", label);
-    more = vsnprintf(line + length, sizeof(line) - (size_t)length, format, args);
+    more = vsnprintf(text, sizeof(text), format, args);
     if (more < 0)
         return;
-    length += more;
-    if ((size_t)length > sizeof(line) - 1)
-        length = sizeof(line) - 1;
+    length += (int)show_all(text, strlen(text), ESCAPE_LINE, line + length,
+                            sizeof(line) - (size_t)length);
     line[length++] = '\n'; /* over the NUL: it is written by length */
 
     lost = atomic_exchange_explicit(&dropped, 0, memory_order_relaxed);
@@ -274,52 +334,4 @@ void log_say(const char *format, ...)
     put(5, "", format, args);
     va_end(args);
     errno = saved;
-}
-
-/* --- names for people ------------------------------------------------------------------------- */
-
-/* One character as it is to be shown; returns how many bytes of the name it took. */
-static size_t show(const uint8_t *p, size_t left, char text[HF_ESCAPE_SIZE], size_t *ret_length)
-{
-    uint32_t character;
-    size_t length = hf_utf8_next(p, left, &character);
-
-    if (length > 1 && hf_utf8_plain(character)) {
-        memcpy(text, p, length);
-        *ret_length = length;
-        return length;
-    }
-    *ret_length = hf_escape_byte(p[0], text);
-    return 1;
-}
-
-const char *log_name(const void *name, size_t name_len, char *buffer, size_t buffer_size)
-{
-    static const char cut[] = "...";
-    const uint8_t *p = name;
-    size_t used = 0, whole = 0; /* `whole`: as far as there is room for the dots, too */
-
-    if (buffer_size == 0)
-        return buffer;
-    while (name_len > 0) {
-        char text[HF_ESCAPE_SIZE];
-        size_t length, taken = show(p, name_len, text, &length);
-
-        if (used + length >= buffer_size) {
-            used = whole;
-            if (used + sizeof(cut) <= buffer_size) {
-                memcpy(buffer + used, cut, sizeof(cut) - 1);
-                used += sizeof(cut) - 1;
-            }
-            break;
-        }
-        memcpy(buffer + used, text, length);
-        used += length;
-        if (used + sizeof(cut) <= buffer_size)
-            whole = used;
-        p += taken;
-        name_len -= taken;
-    }
-    buffer[used] = '\0';
-    return buffer;
 }

@@ -1,6 +1,6 @@
 /* One line per event on stderr: "holdfastd: LEVEL: text", behind the time in UTC or, where stderr is the journal's, a priority. Never blocks a lease thread: lines that would block are
- * dropped and counted. Any thread. Tokens and passwords never come here; names are
- * printed escaped (log_name). */
+ * dropped and counted. Any thread. Tokens and passwords never come here. What is not plain text in a line
+ * is escaped, as log_name() has it, so a line is one line; a backslash stays as it is. A line of more than 1024 bytes is cut. */
 #ifndef HOLDFAST_AGENT_BASE_LOG_H
 #define HOLDFAST_AGENT_BASE_LOG_H
 

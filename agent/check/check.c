@@ -24,7 +24,6 @@
 static void say_faults(const struct config_report *r, struct findings *f)
 {
     int kept = r->fault_count < CONFIG_FAULTS_MAX ? r->fault_count : CONFIG_FAULTS_MAX;
-    char shown[2048];
 
     for (int i = 0; i < kept; i++) {
         const struct config_fault *fault = &r->faults[i];
@@ -32,7 +31,7 @@ static void say_faults(const struct config_report *r, struct findings *f)
         if (fault->of_file)
             find_fault(f, fault->line, "%s", fault->text);
         else
-            log_say("%s", log_name(fault->text, strlen(fault->text), shown, sizeof(shown)));
+            log_say("%s", fault->text);
     }
     f->faults += r->fault_count - kept;
 }

@@ -148,8 +148,7 @@ static void say_applied(struct reload *r, const struct reload_check *check)
             "descriptors has room for %" PRIu32 " clients, fewer than clients_max",
             check->next->clients_max);
     if (check->next->warning[0])
-        log_warn("%s", log_name(check->next->warning, strlen(check->next->warning), shown,
-                                sizeof(shown)));
+        log_warn("%s", check->next->warning);
 }
 
 static void apply(struct reload *r, struct reload_check *check)

@@ -84,6 +84,8 @@ TEST(test_a_whole_escaped_name_fits)
 
 /* --- lines ------------------------------------------------------------------------------------ */
 
+#define LINE_MOST 1024 /* bytes, with its end */
+
 static int saved_stderr;
 
 static void stderr_to(int fd)
@@ -153,6 +155,75 @@ TEST(test_levels)
         text, "holdfastd: error: an error\nholdfastd: warning: a warning\nholdfastd: ready: 1\n");
     close(ends[0]);
     close(ends[1]);
+}
+
+/* What log_info() writes, without its time. */
+static const char *line_of(const char *format, ...) HF_PRINTF(1, 2);
+static const char *line_of(const char *format, ...)
+{
+    static char line[8192];
+    char text[4096];
+    va_list args;
+    int ends[2];
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    stderr_to(ends[1]);
+    log_init(LOG_LEVEL_INFO);
+    log_info("%s", text);
+    stderr_back();
+    assert_in_range(drain(ends[0], line, sizeof(line)), 1, LINE_MOST);
+    unstamp(line);
+    close(ends[0]);
+    close(ends[1]);
+    return line;
+}
+
+/* (!) A node's version, an error of its, a file's name: whatever they hold, a line is one line, and upsets no terminal. */
+TEST(test_a_line_is_escaped)
+{
+    assert_string_equal(line_of("node n1 is up (version 7\x1b]0;title\x07\x1b[2J)"),
+                        "holdfastd: info: node n1 is up (version 7\\x1b]0;title\\x07\\x1b[2J)\n");
+    assert_string_equal(line_of("one\ntwo\r\tthree\n"),
+                        "holdfastd: info: one\\ntwo\\r\\tthree\\n\n");
+    assert_string_equal(line_of("caf\xc3\xa9 \xff\xc3 \xc2\x9b \xe2\x80\xae"),
+                        "holdfastd: info: caf\xc3\xa9 \\xff\\xc3 \\xc2\\x9b \\xe2\\x80\\xae\n");
+    /* (!) What is escaped already stays as it is. */
+    assert_string_equal(line_of("name a\\nb"), "holdfastd: info: name a\\nb\n");
+    assert_string_equal(line_of("%s", ""), "holdfastd: info: \n");
+}
+
+/* A text of `length` dashes and then `last`, cut or not: whole characters and escapes, dots where it is cut, and one end. */
+static void ends_well(size_t length, const char *last, const char *shown)
+{
+    static const char head[] = "holdfastd: info: ";
+    char text[2048];
+    const char *line, *behind;
+    size_t whole = STAMP + sizeof(head) - 1 + length + strlen(shown) + 1;
+
+    memset(text, '-', length);
+    snprintf(text + length, sizeof(text) - length, "%s", last);
+    line = line_of("%s", text);
+    behind = line + sizeof(head) - 1 + strspn(line + sizeof(head) - 1, "-");
+    if (whole <= LINE_MOST) {
+        assert_memory_equal(behind, shown, strlen(shown));
+        assert_string_equal(behind + strlen(shown), "\n");
+    } else {
+        assert_string_equal(behind, "...\n");
+    }
+}
+
+TEST(test_a_long_line_is_cut_at_whole_characters)
+{
+    for (size_t length = LINE_MOST - 80; length < LINE_MOST + 20; length++) {
+        ends_well(length, "", "");
+        ends_well(length, "\x1b", "\\x1b");
+        ends_well(length, "\n", "\\n");
+        ends_well(length, "\xc3\xa9", "\xc3\xa9");
+        ends_well(length, "\xf0\x9f\x94\x92", "\xf0\x9f\x94\x92");
+    }
 }
 
 TEST(test_priorities_for_the_journal)
@@ -331,6 +402,8 @@ int main(void)
         cmocka_unit_test(test_names_are_cut_at_whole_characters),
         cmocka_unit_test(test_a_whole_escaped_name_fits),
         cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_a_line_is_escaped),
+        cmocka_unit_test(test_a_long_line_is_cut_at_whole_characters),
         cmocka_unit_test(test_priorities_for_the_journal),
         cmocka_unit_test(test_a_full_pipe_does_not_block),
         cmocka_unit_test(test_a_full_socket_does_not_block),
