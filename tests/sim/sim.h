@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "agent/base/thread_role.h"
 #include "shm/compiler.h"
 #include "shm/layout.h"
 #include "shm/nstime.h"
@@ -98,6 +99,7 @@ struct sim_frame {
     uint32_t incarnation;
     struct sim_frame *outer;
     struct sim_heap *heap_before;
+    enum thread_role_taken role_before;
 };
 
 /* Runs fn(arg) as the host's agent; false when the agent was killed in it. */

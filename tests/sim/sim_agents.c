@@ -14,7 +14,9 @@ bool sim_agent_run(struct sim_host *host, void (*fn)(void *), void *arg)
     frame.incarnation = host->incarnation;
     frame.outer = sim.frame;
     frame.heap_before = sim_heap_now;
+    frame.role_before = thread_role_now;
     sim.frame = &frame;
+    thread_role_now = THREAD_ROLE_NONE;
     sim_heap_now = host->heap;
     if (_setjmp(frame.env) == 0) {
         fn(arg);
@@ -24,6 +26,7 @@ bool sim_agent_run(struct sim_host *host, void (*fn)(void *), void *arg)
     }
     sim.frame = frame.outer;
     sim_heap_now = frame.heap_before;
+    thread_role_now = frame.role_before;
     return lived;
 }
 

@@ -8,6 +8,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
+#include "agent/base/thread_role.h"
 #include "agent/redis/resolver.h"
 #include "shm/status.h"
 #include "tests/sim/fake_hiredis.h"
@@ -26,6 +27,7 @@ struct loop {
     struct sim_event turn;
     struct sim_host *host;
     bool running, stopped, on_stack, woken, io_later;
+    enum thread_role_taken role; /* of the thread that it would have */
     hf_time now;
     struct heap timers;
     struct sim_io *first, **last; /* what the descriptors have */
@@ -89,6 +91,7 @@ static void turn(void *arg)
     bool awake;
 
     current = loop;
+    thread_role_now = loop->role;
     loop->on_stack = true;
     loop->now = clock_now();
     if (loop->turn_fn)
@@ -288,6 +291,7 @@ void loop_destroy(struct loop *loop)
 void loop_run(struct loop *loop)
 {
     loop->running = true;
+    loop->role = thread_role_now;
     schedule(loop, sim.now);
 }
 

@@ -451,9 +451,12 @@ int __wrap_pthread_create(pthread_t *ret_thread, const pthread_attr_t *attr, voi
 int __wrap_pthread_create(pthread_t *ret_thread, const pthread_attr_t *attr, void *(*body)(void *),
                           void *arg)
 {
+    enum thread_role_taken role = thread_role_now;
+
     (void)attr;
     *ret_thread = pthread_self();
     (void)body(arg);
+    thread_role_now = role;
     return 0;
 }
 
