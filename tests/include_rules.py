@@ -30,7 +30,7 @@ LIBRARIES = {
 # Files that match the first pattern may include, of this repository, only what matches the second.
 RULES = [
     (r"shm/", r"shm/"),
-    (r"agent/core/", r"agent/core/|shm/(status|layout|nstime|compiler|counters|escape|assert)\b"),
+    (r"agent/core/", r"agent/core/|shm/(status|layout|nstime|compiler|counters|escape|text_cut|assert)\b"),
     (r"agent/base/", r"agent/(base|core)/|shm/"),
     (r"agent/config/", r"agent/(config|base|core)/|shm/"),
     (r"agent/record/", r"agent/(record|config|base|core|agent\.h)|shm/"),

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shm/text_cut.h"
+
 /* (!) A missing right on one name's key says nothing about the node: otherwise a program could pick
  * a name and have the node shown as broken. */
 static bool is_refusal(enum hf_node_error error, const char *text)
@@ -48,6 +50,7 @@ static void hear(struct node_writes *w, enum hf_node_error *own, enum hf_node_er
                  (int)(strstr(text, " script: ") ? strstr(text, " script: ") - text
                                                  : (long)strlen(text)),
                  text);
+        hf_text_cut(w->text, sizeof(w->text));
     }
 }
 

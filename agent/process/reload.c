@@ -19,6 +19,7 @@
 #include "agent/record/config_order.h"
 #include "shm/drained.h"
 #include "shm/status.h"
+#include "shm/text_cut.h"
 
 #define END_WAITS_MS 5000 /* for a reload under way, when the agent ends */
 
@@ -81,9 +82,17 @@ static void check_free(struct reload_check *check)
     free(check);
 }
 
+/* Cut behind a word. Returns `out`. */
+static const char *fit(const char *text, char *out, size_t size)
+{
+    snprintf(out, size, "%.*s", (int)size - 1, text);
+    hf_text_cut(out, size);
+    return out;
+}
+
 static void finish(struct reload *r)
 {
-    char status[256];
+    char status[256], refusal[184];
     struct hf_drained drained;
     const char *rest;
 
@@ -95,7 +104,8 @@ static void finish(struct reload *r)
     if (r->applied)
         snprintf(status, sizeof(status), "READY=1\nSTATUS=Reloaded%s", rest);
     else
-        snprintf(status, sizeof(status), "READY=1\nSTATUS=Reload refused: %.180s%s", r->text, rest);
+        snprintf(status, sizeof(status), "READY=1\nSTATUS=Reload refused: %s%s",
+                 fit(r->text, refusal, sizeof(refusal)), rest);
     notify_send(status);
 }
 
@@ -104,7 +114,7 @@ static void tell(struct reload *r, const struct config *config)
     struct message *m = message_new(MSG_CONFIG);
 
     r->order = (struct config_order){.config = config};
-    memcpy(r->order.text, r->text, strnlen(r->text, sizeof(r->order.text) - 1));
+    (void)fit(r->text, r->order.text, sizeof(r->order.text));
     r->stage = TELLING;
     r->told = config ? 2 : 1;
     m->order = &r->order;

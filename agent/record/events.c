@@ -11,6 +11,7 @@
 #include "shm/compiler.h"
 #include "shm/history.h"
 #include "shm/status.h"
+#include "shm/text_cut.h"
 #include "shm/version.h"
 
 void events_begin(struct agent *agent)
@@ -387,6 +388,10 @@ static struct hf_event of_node(int node, enum hf_event_kind kind, unsigned reaso
 
     event.text_len = (uint8_t)strnlen(text, HF_EVENT_TEXT);
     memcpy(event.text, text, event.text_len);
+    if (text[event.text_len]) {
+        hf_text_cut((char *)event.text, sizeof(event.text));
+        event.text_len = (uint8_t)strlen((char *)event.text);
+    }
     return event;
 }
 

@@ -3,12 +3,16 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "shm/ring.h"
 #include "shm/status.h"
+#include "shm/text_cut.h"
+#include "shm/utf8.h"
 
 static bool out_of_memory;
 
@@ -98,6 +102,77 @@ static unsigned read_all(struct fixture *f)
             assert_int_equal(entry.id, ++f->read);
     }
     return count;
+}
+
+/* What the client reads of an answer with that sentence. */
+static const char *told(struct fixture *f, const char *text)
+{
+    static struct hf_completion_entry read;
+    struct hf_completion_entry entry = {.op = HF_OP_PING, .id = f->asked + 1};
+
+    assert_int_equal(take(f), HF_OK);
+    snprintf(entry.text, sizeof(entry.text), "%.*s", (int)sizeof(entry.text) - 1, text);
+    answers_put(&f->answers, &entry);
+    assert_int_equal(hf_ring_reap(&f->client, &read), 1);
+    f->read++;
+    return read.text;
+}
+
+static void a_sentence_that_is_too_long_ends_behind_a_word(void **state)
+{
+    static const char sentence[] =
+        "db/x: no vote of 3 nodes: node a is down (connection refused); node b is in quarantine "
+        "for "
+        "59 s, because its clock stepped; node c refuses writes: its disk is full; make room on "
+        "that disk";
+    char words[400];
+
+    assert_string_equal(told(*state, "db/x: a short one"), "db/x: a short one");
+    assert_string_equal(
+        told(*state, sentence),
+        "db/x: no vote of 3 nodes: node a is down (connection refused); node b is in quarantine "
+        "for "
+        "59 s, because its clock stepped; node c refuses writes: its disk is full; make room "
+        "on...");
+    /* However the words lie. */
+    for (int length = 1; length < 60; length++) {
+        const char *text;
+        size_t end;
+
+        for (int i = 0; i < (int)sizeof(words) - 1; i++)
+            words[i] = (i + 1) % (length + 1) ? 'w' : ' ';
+        words[sizeof(words) - 1] = '\0';
+        text = told(*state, words);
+        end = strlen(text) - 3;
+        assert_string_equal(text + end, "...");
+        assert_in_range(strlen(text), sizeof(((struct hf_completion_entry *)0)->text) - 65, 183);
+        assert_memory_equal(text, words, end);
+        assert_int_equal(words[end], ' ');
+    }
+}
+
+static void a_sentence_without_words_ends_at_a_character(void **state)
+{
+    char field[16], e[] = "caf\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9";
+
+    (void)state;
+    for (size_t size = 4; size <= sizeof(field); size++) {
+        memset(field, '!', sizeof(field));
+        memcpy(field, e, size - 1);
+        field[size - 1] = '\0';
+        hf_text_cut(field, size);
+        assert_true(hf_utf8_valid(field, strlen(field)));
+        assert_in_range(strlen(field), size - 2, size - 1);
+        assert_string_equal(field + strlen(field) - 3, "...");
+    }
+    snprintf(field, sizeof(field), "two (words");
+    hf_text_cut(field, sizeof(field));
+    assert_string_equal(field, "two (words");
+    hf_text_cut(field, 11);
+    assert_string_equal(field, "two...");
+    snprintf(field, 3, "it");
+    hf_text_cut(field, 3);
+    assert_string_equal(field, "it");
 }
 
 static void what_has_no_room_waits_in_its_order(void **state)
@@ -199,6 +274,9 @@ static void an_item_without_memory_says_so(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_sentence_that_is_too_long_ends_behind_a_word, set_up,
+                                        tear_down),
+        cmocka_unit_test(a_sentence_without_words_ends_at_a_character),
         cmocka_unit_test_setup_teardown(what_has_no_room_waits_in_its_order, set_up, tear_down),
         cmocka_unit_test_setup_teardown(without_memory_no_more_is_taken_than_can_be_answered,
                                         set_up, tear_down),

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "shm/status.h"
+#include "shm/text_cut.h"
 
 struct answer {
     STAILQ_ENTRY(answer) queue;
@@ -97,6 +98,13 @@ static void wait_for_room(struct answers *a, struct answer *answer,
 
 static bool put_in_ring(struct answers *a, const struct hf_completion_entry *entry)
 {
+    struct hf_completion_entry cut;
+
+    if (entry->text[sizeof(entry->text) - 2]) {
+        cut = *entry;
+        hf_text_cut(cut.text, sizeof(cut.text));
+        entry = &cut;
+    }
     if (hf_ring_put(a->ring, entry) < 0)
         return false;
     return a->posted = true;

@@ -18,11 +18,19 @@
 #include "agent/core/ballot.h"
 #include "agent/record/stores.h"
 #include "shm/status.h"
+#include "shm/text_cut.h"
 
 /* How long after the agent's start missing nodes are "not there yet" rather than "away". */
 #define SETTLING (HF_NS_PER_SEC)
 
 _Static_assert(WRITES_TEXT == sizeof(((struct hf_node_row *)0)->error), "as it is shown");
+
+static void put_error(struct hf_node_row *row, enum hf_node_error error, const char *text)
+{
+    row->error_class = (uint32_t)error;
+    snprintf(row->error, sizeof(row->error), "%s", text);
+    hf_text_cut(row->error, sizeof(row->error));
+}
 
 static void node_publish(struct nodes *nodes, int i, hf_time now) IN_BROKER_THREAD
 {
@@ -237,8 +245,7 @@ static void on_down(struct link *link, enum hf_node_error error, const char *tex
     node->up = false;
     node->asking_sentinel = false;
     node_fleet_down(nodes, i);
-    node->row.error_class = (uint32_t)error;
-    snprintf(node->row.error, sizeof(node->row.error), "%s", text);
+    put_error(&node->row, error, text);
     loop_timer_set(nodes->loop, &nodes->review, loop_now(nodes->loop));
 }
 
@@ -334,8 +341,7 @@ unsigned nodes_on_reply(struct nodes *nodes, int i, const struct link_reply *rep
     case LINK_ERROR:
         node->row.errors++;
         node->row.last_reply_ns = reply->received.ns;
-        node->row.error_class = (uint32_t)reply->error;
-        snprintf(node->row.error, sizeof(node->row.error), "%s", reply->error_text);
+        put_error(&node->row, reply->error, reply->error_text);
         break;
     case LINK_TIMEOUT:
         node->row.timeouts++;
