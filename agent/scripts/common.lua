@@ -7,7 +7,7 @@ local time = call('TIME')
 local has = call('HMGET', KEYS[1], 'nonce', 'digest')
 local nonce = has[1] or ''
 local stamp = has[2] and nonce .. ':' .. has[2] or nonce
-local FENCE, TAG, DAY = 1, 2, 3
+local FENCE, TAG, DAY, UNTIL, OF = 1, 2, 3, 4, 5
 
 -- The answer as an array.
 local function answer(...)
@@ -52,13 +52,43 @@ local function stands_already(key, token, ttl_ms)
   return true
 end
 
--- Reads a key's fence record: {[FENCE] = .., [TAG] = .., [DAY] = ..}. The fence is a decimal string of at most 53 bits.
--- It is stored and told as the string that came, never printed from a number: Lua would write 1.7e+15. The tag is sha1hex of the
--- token that set the fence. `day` is when the record was last given its time to live, in days by the node's clock.
+-- The `until` of a key that is set now to live for `ttl_ms`: when it ends, in milliseconds since 1970 by the node's clock, and
+-- `ttl_ms`.
+local function until_text(ttl_ms)
+  return time[1] * 1000 + math.floor(time[2] / 1000) + ttl_ms .. ' ' .. ttl_ms
+end
+
+-- Reads a key's fence record: {[FENCE] = .., [TAG] = .., [DAY] = .., [UNTIL] = .., [OF] = ..}. The fence is a decimal string
+-- of at most 53 bits. It is stored and told as the string that came, never printed from a number: Lua would write 1.7e+15. The
+-- tag is sha1hex of the token that set the fence. `day` is when the record was last given its time to live, in days by the
+-- node's clock. `until` is when the key ends (until_text()), or '0' once it was released, and `of` is sha1hex of the token
+-- that set the key; none: the tag is.
 local function fence_read(fence_key)
-  local stored = call('HMGET', fence_key, 'fence', 'tag', 'day')
+  local stored = call('HMGET', fence_key, 'fence', 'tag', 'day', 'until', 'of')
   stored[FENCE], stored[TAG] = stored[FENCE] or '0', stored[TAG] or ''
   return stored
+end
+
+-- Notes in the key's fence record when the key ends; '0': it was released. A record that was missing is kept as any other;
+-- one that cannot be written changes nothing.
+local function note_end(key, text)
+  local fence_key = 'holdfast:fence:' .. key
+  if pcall('HSET', fence_key, 'until', text) == 1 then
+    call('PEXPIRE', fence_key, 691200000)
+  end
+end
+
+-- For how many milliseconds the key is another token's than that of `tag`, whether it stands or not; nil: it is not.
+-- (!) A key may end early: the node's clock was ahead for a moment and nobody looked, or somebody deleted the key. Its
+-- holder still believes in it. So nobody else gets the key before its time or its release, and the holder may write it again.
+-- Where more than its TTL seems to be left the clock was set back since, and no longer.
+local function reserved(stored, tag)
+  if not stored[UNTIL] or stored[UNTIL] == '0' or (stored[OF] or stored[TAG]) == tag then
+    return nil
+  end
+  local ends, ttl_ms = string.match(stored[UNTIL], '^(%d+) (%d+)$')
+  local left = ends and ends - (time[1] * 1000 + math.floor(time[2] / 1000)) or 0
+  return left > 0 and left <= tonumber(ttl_ms) and left or nil
 end
 
 -- Writes fence and holder if the fence is higher than the stored one, or equal to it with the same tag. `holder` is the
@@ -66,20 +96,25 @@ end
 -- node has now and, if another token set that one, its tag.
 -- The record lives for seven days at least from its last acceptance (agent/core/refresh.h): for eight from the first one of
 -- a day. A record that has no day is of an earlier form, and its other fields go.
-local function fence_offer(fence_key, stored, fence, tag, holder)
+-- The key is the token's, so in any case the record says so, and when it ends.
+local function fence_offer(fence_key, stored, fence, tag, holder, ends)
   local offered, present = tonumber(fence), tonumber(stored[FENCE]) or 0
   if offered < present or (offered == present and tag ~= stored[TAG]) then
+    call('HSET', fence_key, 'until', ends, 'of', tag)
     return false, stored[FENCE], tag ~= stored[TAG] and stored[TAG] or ''
+  end
+  if stored[OF] then
+    call('HSET', fence_key, 'of', tag)
   end
   local day = tostring(math.floor(time[1] / 86400))
   if stored[DAY] == day then
-    call('HSET', fence_key, 'fence', fence, 'tag', tag, 'holder', holder)
+    call('HSET', fence_key, 'fence', fence, 'tag', tag, 'holder', holder, 'until', ends)
     return true, fence, ''
   end
   if not stored[DAY] and stored[TAG] ~= '' then
     call('DEL', fence_key)
   end
-  call('HSET', fence_key, 'fence', fence, 'tag', tag, 'holder', holder, 'day', day)
+  call('HSET', fence_key, 'fence', fence, 'tag', tag, 'holder', holder, 'until', ends, 'day', day)
   call('PEXPIRE', fence_key, 691200000)
   return true, fence, ''
 end
@@ -104,6 +139,19 @@ local function id_of(value)
   return forced_id(value) or value and redis.sha1hex(value) or ''
 end
 
+-- A token is released whose key ended early, and `value` stands there (false: none): nobody is kept from the key any more, and
+-- who waits for it is told, as by the end of a key.
+local function give_back(key, token, value)
+  local stored = pcall('HMGET', 'holdfast:fence:' .. key, 'tag', 'of', 'until')
+  if (stored[2] or stored[1]) == redis.sha1hex(token) and stored[3] and stored[3] ~= '0' then
+    note_end(key, '0')
+    if value == false then
+      pcall('SET', key, token, 'PX', 1)
+      call('DEL', key)
+    end
+  end
+end
+
 -- The answer when `value` stands in the key: {.., word, fence, pttl, id} and, if `record` is true and the fence record
 -- has that id for its tag, the holder's text.
 local function standing(word, key, value, fence_key, stored, record)
@@ -114,11 +162,12 @@ local function standing(word, key, value, fence_key, stored, record)
   return answer(word, stored[FENCE], pttl, id, call('HMGET', fence_key, 'holder')[1] or '')
 end
 
--- The answer when `value`, another's, stands in the key: .. TAKEN FENCE PTTL and, if the fence record is of that same
--- token, the holder's text.
-local function taken(key, value, fence_key, stored)
-  local words = string.format('TAKEN %s %.0f', stored[FENCE], call('PTTL', key))
-  if value and id_of(value) == stored[TAG] then
+-- The answer when `value`, another's, stands in the key, or (false) the key is reserved for `left` milliseconds: .. TAKEN
+-- FENCE PTTL and, if the fence record is of that same token, the holder's text.
+local function taken(key, value, fence_key, stored, left)
+  local words = string.format('TAKEN %s %.0f', stored[FENCE], value == false and left or call('PTTL', key))
+  local id = value == false and (stored[OF] or stored[TAG]) or value and id_of(value)
+  if id == stored[TAG] then
     words = words .. ' ' .. (call('HMGET', fence_key, 'holder')[1] or '')
   end
   return line(words)

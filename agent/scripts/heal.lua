@@ -10,12 +10,13 @@ if why_not then
   return line(why_not)
 end
 local stored = fence_read(fence_key) -- before the first write: a record that cannot be read ends the script here
-if not call('SET', key, token, 'NX', 'PX', ARGV[2]) then
+local left = reserved(stored, ARGV[6])
+if left or not call('SET', key, token, 'NX', 'PX', ARGV[2]) then
   -- functions
   local stands, value = stands_already(key, token, ARGV[2])
   if not stands then
-    return taken(key, value, fence_key, stored)
+    return taken(key, value, fence_key, stored, left)
   end
 end
-local _, fence, whose = fence_offer(fence_key, stored, ARGV[5], ARGV[6], ARGV[7])
+local _, fence, whose = fence_offer(fence_key, stored, ARGV[5], ARGV[6], ARGV[7], until_text(ARGV[2]))
 return line('OK ' .. fence .. ' ' .. whose)

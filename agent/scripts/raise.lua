@@ -7,5 +7,6 @@ local fence_key, token = KEYS[3], ARGV[1]
 if get(KEYS[2]) ~= token then
   return line('GONE')
 end
-local accepted, fence, whose = fence_offer(fence_key, fence_read(fence_key), ARGV[2], ARGV[3], ARGV[4])
+local accepted, fence, whose = fence_offer(fence_key, fence_read(fence_key), ARGV[2], ARGV[3], ARGV[4],
+                                           until_text(call('PTTL', KEYS[2])))
 return line((accepted and 'OK ' or 'LOW ') .. fence .. ' ' .. whose)

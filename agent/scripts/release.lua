@@ -7,19 +7,20 @@ local marks = {}
 for i = 1, count do
   local key, token = KEYS[i + 1], ARGV[i]
   local value = pcall('GET', key)
-  if value == false then
-    marks[i] = '0'
-  elseif value == token then
+  if value == token then
     call('DEL', key)
+    note_end(key, '0')
     marks[i] = '1'
   else
     -- functions
     value = get(key) -- tells an error from a key of another type
     if is_forced(value, token) then
       call('DEL', key)
+      note_end(key, '0')
       marks[i] = '1'
     else
-      marks[i] = 'f'
+      give_back(key, token, value)
+      marks[i] = value == false and '0' or 'f'
     end
   end
 end

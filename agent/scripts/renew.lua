@@ -4,6 +4,7 @@
 -- .. marks: one character per key, '1' renewed, '0' missing, 'f' another's, 'x' ours was forced out
 local count = #KEYS - 1
 local tracked, ttl_ms = ARGV[count + 1] == '1', ARGV[count + 2]
+local ends = until_text(ttl_ms) -- of all, if that is the one ttl_ms
 local marks, values = {}, {}
 
 -- For each command that reads in a script, Redis 7.0 remembers all keys of the script, and later servers the command's
@@ -16,7 +17,9 @@ for i = 1, count do
   local key, token = KEYS[i + 1], ARGV[i]
   local value = values[i] or pcall('GET', key)
   if value == token then
-    call('PEXPIRE', key, ARGV[count + 1 + i] or ttl_ms)
+    local own_ms = ARGV[count + 1 + i]
+    call('PEXPIRE', key, own_ms or ttl_ms)
+    note_end(key, own_ms and until_text(own_ms) or ends)
     marks[i] = '1'
   else
     -- functions

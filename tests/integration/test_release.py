@@ -73,7 +73,7 @@ def two_holders(run):
     first, second = (run.holder(agent) for agent in agents)
     first.acquire("job")
     for node in run.nodes:
-        node.cmd("DEL", "job")
+        node.cmd("DEL", "job", "holdfast:fence:job")
     second.acquire("job", 0, 5000)
     assert is_found_lost(first)
     assert not is_found_lost(second)

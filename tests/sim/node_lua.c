@@ -239,17 +239,17 @@ static int do_hmget(void)
 static int do_hset(void)
 {
     struct store_key *key = store_make(&run.node->store, arg(2), now_ms());
-    int top = lua_gettop(lua);
+    int top = lua_gettop(lua), before = key->fields;
 
     key->is_hash = true;
     for (int i = 3; i + 1 <= top; i += 2)
         store_set_field(key, arg(i), arg(i + 1));
-    /* The node's day is not a schedule's: what it would do once in a day it does each time. */
-    if (sim.plan.retention_ms && key->expires_ms >= 0)
+    /* The node's day is not a schedule's: what it would do once in a day, when a fence is accepted, it does each time. */
+    if (sim.plan.retention_ms && key->expires_ms >= 0 && strcmp(arg(3), "fence") == 0)
         key->expires_ms = now_ms() + sim.plan.retention_ms;
     instants_put(run.node);
     changed();
-    lua_pushnumber(lua, (top - 2) / 2);
+    lua_pushnumber(lua, key->fields - before);
     return 1;
 }
 

@@ -361,6 +361,17 @@ void vnode_step(struct vnode *node, int64_t us)
     node->set_back_us -= us < 0 ? us : 0;
 }
 
+void vnode_excursion(struct vnode *node, int64_t us, double share, struct sim_rng *rng)
+{
+    int64_t ahead_ms = (vnode_wall_us(node) + us) / 1000;
+
+    sim_trace("n%d is ahead by %.6f s for a moment", node->number, (double)us / 1000000);
+    node->last_step = sim.now;
+    for (int i = 0; i < STORE_KEYS; i++)
+        if (node->store.key[i].used && !node->store.key[i].is_hash && rng_chance(rng, share))
+            (void)store_find(&node->store, node->store.key[i].name, ahead_ms);
+}
+
 void vnode_fail(struct vnode *node, const char *text, sim_ns until)
 {
     node->error = text;

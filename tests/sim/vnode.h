@@ -112,6 +112,9 @@ void vnode_rise(struct vnode *node, sim_ns at);
 void vnode_replace(struct vnode *node, const struct store *store, bool promoted, sim_ns back);
 void vnode_flush(struct vnode *node);
 void vnode_step(struct vnode *node, int64_t us);
+/* Its clock is ahead and comes back, and meanwhile it finds that share of the keys whose time is over. A fence record lasts for
+ * longer than it is ahead. */
+void vnode_excursion(struct vnode *node, int64_t us, double share, struct sim_rng *rng);
 void vnode_fail(struct vnode *node, const char *error, sim_ns until);
 
 /* --- Lua: node_lua.c -------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include "tests/sim/addresses.h"
 #include "tests/sim/changes.h"
 #include "tests/sim/drains.h"
+#include "tests/sim/excursions.h"
 #include "tests/sim/fleets.h"
 #include "tests/sim/foundings.h"
 #include "tests/sim/groups.h"
@@ -29,13 +30,14 @@ const char *const sim_wide_names[WIDES] = {
     [WIDE_CHANGES] = "changes",
     [WIDE_SHARED] = "shared",
     [WIDE_GROUPS] = "groups",
+    [WIDE_EXCURSIONS] = "excursions",
 };
 
 static const double likelihood[WIDES] = {
     [WIDE_SIZES] = 0.2,   [WIDE_STEPS] = 0.12,   [WIDE_FAR] = 0.02,       [WIDE_RETENTION] = 0.08,
     [WIDE_HOT] = 0.001,   [WIDE_ROLLBACK] = 0.1, [WIDE_PROXY] = 0.1,      [WIDE_RATES] = 0.25,
     [WIDE_DRAINS] = 0.1,  [WIDE_FOUNDING] = 0.1, [WIDE_ADDRESSES] = 0.08, [WIDE_CHANGES] = 0.1,
-    [WIDE_SHARED] = 0.12, [WIDE_GROUPS] = 0.1,
+    [WIDE_SHARED] = 0.12, [WIDE_GROUPS] = 0.1,   [WIDE_EXCURSIONS] = 0.1,
 };
 
 uint32_t wide_allowed = (1u << WIDES) - 1;
@@ -117,7 +119,7 @@ void wide_plan(void)
     struct sim_plan *p = &sim.plan;
 
     if (wide_has(WIDE_STEPS) || wide_has(WIDE_ROLLBACK) || wide_has(WIDE_FAR) ||
-        wide_has(WIDE_PROXY)) {
+        wide_has(WIDE_PROXY) || wide_has(WIDE_EXCURSIONS)) {
         p->tolerant = p->flushes = false;
         p->amnesia = true;
     }
@@ -156,6 +158,8 @@ void wide_begin(void)
         steps_begin();
     if (wide_has(WIDE_ROLLBACK) || wide_has(WIDE_PROXY))
         rollbacks_begin();
+    if (wide_has(WIDE_EXCURSIONS))
+        excursions_begin();
     if (wide_has(WIDE_RATES))
         rates_begin();
     if (wide_has(WIDE_HOT))

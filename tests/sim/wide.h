@@ -6,20 +6,21 @@
 #include "tests/sim/sim.h"
 
 enum sim_wide {
-    WIDE_SIZES,     /* one, two or four nodes */
-    WIDE_STEPS,     /* clocks step that one agent watches; agents forget and start afresh */
-    WIDE_FAR,       /* far nodes, whose clocks step by little */
-    WIDE_RETENTION, /* the fence records' seven days are seconds */
-    WIDE_HOT,       /* thousands of grants of one name within a second, then amnesia */
-    WIDE_ROLLBACK,  /* a node's server is replaced by one with older data, or another's */
-    WIDE_PROXY,     /* a proxy keeps the agents' connections while the server behind it restarts */
-    WIDE_RATES,     /* clocks change their rate */
-    WIDE_DRAINS,    /* hosts are drained and undrained */
-    WIDE_FOUNDING,  /* the fleet is founded amid faults */
-    WIDE_ADDRESSES, /* hosts' configurations lead to other servers than the fleet's */
-    WIDE_CHANGES,   /* the fleet changes: nodes move, ttl_max is another one */
-    WIDE_SHARED,    /* programs share r0 or have it alone */
-    WIDE_GROUPS,    /* SIGKILL to a process group of each run */
+    WIDE_SIZES,      /* one, two or four nodes */
+    WIDE_STEPS,      /* clocks step that one agent watches; agents forget and start afresh */
+    WIDE_FAR,        /* far nodes, whose clocks step by little */
+    WIDE_RETENTION,  /* the fence records' seven days are seconds */
+    WIDE_HOT,        /* thousands of grants of one name within a second, then amnesia */
+    WIDE_ROLLBACK,   /* a node's server is replaced by one with older data, or another's */
+    WIDE_PROXY,      /* a proxy keeps the agents' connections while the server behind it restarts */
+    WIDE_RATES,      /* clocks change their rate */
+    WIDE_DRAINS,     /* hosts are drained and undrained */
+    WIDE_FOUNDING,   /* the fleet is founded amid faults */
+    WIDE_ADDRESSES,  /* hosts' configurations lead to other servers than the fleet's */
+    WIDE_CHANGES,    /* the fleet changes: nodes move, ttl_max is another one */
+    WIDE_SHARED,     /* programs share r0 or have it alone */
+    WIDE_GROUPS,     /* SIGKILL to a process group of each run */
+    WIDE_EXCURSIONS, /* clocks are ahead for a moment that nobody sees */
     WIDES
 };
 extern const char *const sim_wide_names[WIDES];

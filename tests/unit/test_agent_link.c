@@ -199,7 +199,7 @@ static void test_the_record_has_the_digest_of_the_token(void **state)
     make_sentinel(f);
     acquired(f, &token_bytes, VERDICT_OK);
     reply = side(f, "HGETALL holdfast:fence:%s", KEY);
-    assert_int_equal(reply->elements, 8);
+    assert_int_equal(reply->elements, 10);
     assert_string_equal(reply->element[2]->str, "tag");
     assert_string_equal(reply->element[3]->str, tag);
     for (size_t i = 0; i < reply->elements; i++)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <hiredis/hiredis.h>
@@ -204,6 +205,13 @@ static redisReply *lock(enum script script, const char *token, const char *fence
     return lock_until(script, token, fence, NONCE, FAR);
 }
 
+/* Whoever has it gives it back. */
+static void released(void)
+{
+    freeReplyObject(run(SCRIPT_RELEASE, 2, "holdfast:node", "key", A, NULL));
+    freeReplyObject(run(SCRIPT_RELEASE, 2, "holdfast:node", "key", B, NULL));
+}
+
 static redisReply *raise_fence(const char *token, const char *fence)
 {
     return run(SCRIPT_RAISE, 3, "holdfast:node", "key", "holdfast:fence:key", token, fence,
@@ -259,7 +267,7 @@ TEST(test_fence_record_has_no_token)
 
     says(lock(SCRIPT_ACQUIRE, A, "5"), "OK", "5");
     reply = ask("HGETALL holdfast:fence:key");
-    assert_int_equal(reply->elements, 8);
+    assert_int_equal(reply->elements, 10);
     for (size_t i = 0; i < reply->elements; i++)
         assert_string_not_equal(reply->element[i]->str, A);
     freeReplyObject(reply);
@@ -363,7 +371,7 @@ TEST(test_other_sentinel_writes_nothing)
 TEST(test_fence_rules)
 {
     says(lock(SCRIPT_ACQUIRE, A, "100"), "OK", "100");
-    does("DEL key");
+    released();
     says(lock(SCRIPT_ACQUIRE, B, "99"), "LOW", "100"); /* lower */
     has_string(B, "GET key");                          /* the vote stands all the same */
     has_string("100", "HGET holdfast:fence:key fence");
@@ -378,7 +386,7 @@ TEST(test_fence_rules)
 TEST(test_fences_are_exact_up_to_53_bits)
 {
     says(lock(SCRIPT_ACQUIRE, A, "9007199254740990"), "OK", "9007199254740990");
-    does("DEL key");
+    released();
     says(lock(SCRIPT_ACQUIRE, B, "9007199254740989"), "LOW", "9007199254740990");
     says(raise_fence(B, "9007199254740991"), "OK", "9007199254740991");
     has_string("9007199254740991", "HGET holdfast:fence:key fence");
@@ -695,7 +703,7 @@ TEST(test_force_leaves_another_hold)
     verdict_is(force("7", none), "HELD");
     has_string(A, "GET key");
     /* The one that was meant is gone, a newer one has it. */
-    does("DEL key");
+    released();
     says(lock(SCRIPT_ACQUIRE, B, "8"), "OK", "8");
     verdict_is(force("7", ""), "HELD");
     verdict_is(force("", id), "HELD");
@@ -1055,6 +1063,187 @@ TEST(test_binary_names)
     assert_int_equal(ask_number("EXISTS %b", key, sizeof(key) - 1), 0);
 }
 
+/* --- keys that end early ---------------------------------------------------------------------- */
+
+/* As if the node's clock had been ahead for a moment, or somebody had deleted it. */
+static void ends_early(void)
+{
+    does("DEL key");
+}
+
+/* Of A's key, that does not stand. */
+static void is_reserved(enum script script, const char *token, int64_t least_ms, int64_t most_ms)
+{
+    redisReply *reply = lock(script, token, "900");
+
+    if (reply->type == REDIS_REPLY_ERROR)
+        fail_msg("%s", reply->str);
+    assert_string_equal(reply->element[3]->str, "TAKEN");
+    assert_string_equal(reply->element[4]->str, "100");
+    assert_in_range(reply->element[5]->integer, least_ms, most_ms);
+    freeReplyObject(reply);
+    has_string(NULL, "GET key");
+    has_string("100", "HGET holdfast:fence:key fence");
+}
+
+static void renew_for(const char *token, const char *ttl_ms)
+{
+    freeReplyObject(run(SCRIPT_RENEW, 2, "holdfast:node", "key", token, "0", ttl_ms, NULL));
+}
+
+/* (!) Its holder still believes in it. */
+TEST(test_a_key_that_ended_early_is_nobody_elses_before_its_time)
+{
+    redisReply *reply;
+
+    says(lock(SCRIPT_ACQUIRE, A, "100"), "OK", "100");
+    ends_early();
+    is_reserved(SCRIPT_ACQUIRE, B, 50000, 60000);
+    is_reserved(SCRIPT_HEAL, B, 50000, 60000);
+    reply = lock(SCRIPT_ACQUIRE, B, "900");
+    assert_string_equal(reply->element[6]->str, HOLDER);
+    freeReplyObject(reply);
+    says(lock(SCRIPT_HEAL, A, "100"), "OK", "100");
+    has_string(A, "GET key");
+}
+
+TEST(test_its_time_is_that_of_its_last_renewal)
+{
+    redisReply *reply;
+
+    says(lock(SCRIPT_ACQUIRE, A, "100"), "OK", "100");
+    renew_for(A, "5000");
+    ends_early();
+    is_reserved(SCRIPT_ACQUIRE, B, 1, 5000);
+    says(lock(SCRIPT_ACQUIRE, A, "100"), "OK", "100"); /* once more */
+    renew_for(A, "30");
+    ends_early();
+    usleep(40000);
+    says(lock(SCRIPT_ACQUIRE, B, "101"), "OK", "101");
+    renew_for(A, "30"); /* which renews nothing */
+    ends_early();
+    reply = lock(SCRIPT_ACQUIRE, A, "900");
+    assert_in_range(reply->element[5]->integer, 50000, 60000);
+    freeReplyObject(reply);
+}
+
+/* A resend, and a second round of the same token. */
+TEST(test_each_command_that_sets_a_key_says_until_when)
+{
+    says(lock(SCRIPT_ACQUIRE, A, "100"), "OK", "100");
+    does("HSET holdfast:fence:key until 0");
+    says(lock(SCRIPT_ACQUIRE, A, "100"), "OK", "100");
+    ends_early();
+    is_reserved(SCRIPT_ACQUIRE, B, 50000, 60000);
+    says(lock(SCRIPT_HEAL, A, "100"), "OK", "100");
+    does("DEL holdfast:fence:key");
+    says(raise_fence(A, "100"), "OK", "100");
+    ends_early();
+    is_reserved(SCRIPT_ACQUIRE, B, 50000, 60000);
+}
+
+/* (!) The record is of another then. */
+TEST(test_a_key_with_a_low_fence_is_reserved_for_its_token)
+{
+    does("HSET holdfast:fence:key fence 100 tag other day 1");
+    says(lock(SCRIPT_ACQUIRE, A, "99"), "LOW", "100");
+    ends_early();
+    is_reserved(SCRIPT_ACQUIRE, B, 50000, 60000);
+    fence_is_of(lock(SCRIPT_HEAL, A, "99"), "100", "other");
+    released();
+    says(lock(SCRIPT_ACQUIRE, B, "100"), "LOW", "100");
+    says(raise_fence(B, "101"), "OK", "101");
+    ends_early();
+    says(lock(SCRIPT_HEAL, B, "101"), "OK", "101");
+}
+
+TEST(test_a_released_key_is_free)
+{
+    redisReply *reply;
+
+    says(lock(SCRIPT_ACQUIRE, A, "100"), "OK", "100");
+    released();
+    says(lock(SCRIPT_ACQUIRE, B, "101"), "OK", "101");
+    released();
+    /* One that ended early is, too, and by its own token only. */
+    says(lock(SCRIPT_ACQUIRE, A, "102"), "OK", "102");
+    ends_early();
+    reply = run(SCRIPT_RELEASE, 2, "holdfast:node", "key", B, NULL);
+    assert_string_equal(reply->element[3]->str, "0");
+    freeReplyObject(reply);
+    reply = lock(SCRIPT_ACQUIRE, B, "900");
+    assert_string_equal(reply->element[3]->str, "TAKEN");
+    freeReplyObject(reply);
+    reply = run(SCRIPT_RELEASE, 2, "holdfast:node", "key", A, NULL);
+    assert_string_equal(reply->element[3]->str, "0");
+    freeReplyObject(reply);
+    has_string(NULL, "GET key");
+    says(lock(SCRIPT_ACQUIRE, B, "900"), "OK", "900");
+    /* So is one that another program wrote over, and deleted. */
+    does("SET key by-another-program");
+    reply = run(SCRIPT_RELEASE, 2, "holdfast:node", "key", B, NULL);
+    assert_string_equal(reply->element[3]->str, "f");
+    freeReplyObject(reply);
+    has_string("by-another-program", "GET key");
+    does("DEL key");
+    says(lock(SCRIPT_ACQUIRE, A, "901"), "OK", "901");
+    /* So is one whose hold was ended by force. */
+    does("SET key " FORCED "%s", tag_of(A));
+    released();
+    says(lock(SCRIPT_ACQUIRE, B, "902"), "OK", "902");
+}
+
+/* No key is set for longer than its TTL: more is left only where the clock was set back, and for how long nobody knows. */
+TEST(test_a_clock_that_is_set_back_reserves_nothing)
+{
+    says(lock(SCRIPT_ACQUIRE, A, "100"), "OK", "100");
+    ends_early();
+    does("EVAL %s 0",
+         "local t = redis.call('TIME') redis.call('HSET', 'holdfast:fence:key', 'until', "
+         "string.format('%.0f 60000', t[1] * 1000 + 70000))");
+    says(lock(SCRIPT_ACQUIRE, B, "101"), "OK", "101");
+}
+
+/* What stands there may be anybody's. */
+TEST(test_a_record_without_a_time_reserves_nothing)
+{
+    static const char *const texts[] = {
+        "", "x", "5", "9000000000000", "9000000000000 ", "-1 5", "9000000000000 x", "1 60000"};
+
+    for (size_t i = 0; i < HF_LENGTH(texts); i++) {
+        does("DEL key holdfast:fence:key");
+        does("HSET holdfast:fence:key fence 5 tag other day 1 until %s", texts[i]);
+        says(lock(SCRIPT_ACQUIRE, B, "101"), "OK", "101");
+    }
+}
+
+/* A renewal and a release change nothing else, and leave nothing behind. */
+TEST(test_a_record_that_is_missing_or_of_another_type)
+{
+    redisReply *reply;
+
+    for (int i = 0; i < 2; i++) {
+        enum script script = i ? SCRIPT_RELEASE : SCRIPT_RENEW;
+
+        does("DEL holdfast:fence:key");
+        does("SET key " A " PX 1000");
+        reply = run(script, 2, "holdfast:node", "key", A, "0", "60000", NULL);
+        assert_string_equal(reply->element[3]->str, "1");
+        freeReplyObject(reply);
+        assert_in_range(ask_number("PTTL holdfast:fence:key"), KEPT_MS - 10000, KEPT_MS);
+        does("SET holdfast:fence:key x");
+        does("SET key " A " PX 1000");
+        reply = run(script, 2, "holdfast:node", "key", A, "0", "60000", NULL);
+        assert_string_equal(reply->element[3]->str, "1");
+        freeReplyObject(reply);
+        reply = run(script, 2, "holdfast:node", "none", A, "0", "60000", NULL);
+        assert_string_equal(reply->element[3]->str, "0");
+        freeReplyObject(reply);
+        has_string("x", "GET holdfast:fence:key");
+        assert_int_equal(ask_number("EXISTS holdfast:fence:none"), 0);
+    }
+}
+
 /* --- the sentinel ----------------------------------------------------------------------------- */
 
 static void is_sentinel(redisReply *reply, const char *nonce, const char *created,
@@ -1352,6 +1541,14 @@ int main(void)
         SCRIPT_TEST(test_release_marks),
         SCRIPT_TEST(test_release_keeps_the_fence),
         SCRIPT_TEST(test_binary_names),
+        SCRIPT_TEST(test_a_key_that_ended_early_is_nobody_elses_before_its_time),
+        SCRIPT_TEST(test_its_time_is_that_of_its_last_renewal),
+        SCRIPT_TEST(test_each_command_that_sets_a_key_says_until_when),
+        SCRIPT_TEST(test_a_key_with_a_low_fence_is_reserved_for_its_token),
+        SCRIPT_TEST(test_a_released_key_is_free),
+        SCRIPT_TEST(test_a_clock_that_is_set_back_reserves_nothing),
+        SCRIPT_TEST(test_a_record_without_a_time_reserves_nothing),
+        SCRIPT_TEST(test_a_record_that_is_missing_or_of_another_type),
         SCRIPT_TEST(test_sentinel_is_read_only_unless_asked),
         SCRIPT_TEST(test_sentinel_is_made_once),
         SCRIPT_TEST(test_sentinel_is_replaced_when_it_differs),
