@@ -31,6 +31,8 @@ while True:
     time.sleep(60)
 """
 
+SH_TOUGH = """trap "" TERM; (setsid sh -c 'trap "" TERM; echo up; while :; do sleep 1; done' &); while :; do sleep 1; done"""
+
 
 def told(read_line, *expected):
     """Those lines come, in any order, and none after them."""
@@ -305,10 +307,22 @@ def storm_of_sessions(run):
     run.keys_gone("job", 10)
 
 
+@scenario("an ordinary user's job takes all descriptors from its guardians: what has left its session is dead before V",
+          needs_root=True, sanitizers=False)
+def without_descriptors(run):
+    ready(run, system=True)
+    watcher = Watcher(run)
+    job = Job(run, "-t", f"{TTL_S}s", "job", "sh", "-c", SH_TOUGH, uid=OTHER_UID).up()
+    for pid in (job.pid, job.inner()):
+        assert run.spawn("prlimit", f"--pid={pid}", "--nofile=0", uid=OTHER_UID).wait() == 0
+    run.agents[0].sigstop()
+    assert_killed_in_time(job, watcher)
+    job.wait(60 * SLOW)
+    run.agents[0].sigcont()
+    run.keys_gone("job", 10)
+
+
 # --- words that nobody reads -----------------------------------------------------------------------------
-
-
-SH_TOUGH = """trap "" TERM; (setsid sh -c 'trap "" TERM; echo up; while :; do sleep 1; done' &); while :; do sleep 1; done"""
 
 
 def full_pipe():

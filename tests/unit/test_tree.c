@@ -444,16 +444,22 @@ static void unreaped(void)
 static void left_alone(void)
 {
     struct tree tree;
-    pid_t other = fork();
+    int ready[2];
+    char byte;
+    pid_t other;
 
+    CHECK(pipe(ready) == 0);
+    other = fork();
     if (other == 0) {
         die_with_parent();
         if (fork() == 0) {
             die_with_parent();
+            CHECK(write(ready[1], "", 1) == 1);
             sleep_for_ever();
         }
         sleep_for_ever();
     }
+    CHECK(read(ready[0], &byte, 1) == 1);
     CHECK(tree_init(&tree, 0) == 0);
     CHECK(tree_leave_alone(&tree) == 0);
     CHECK(tree_reap(&tree, ignore, NULL)); /* empty */
@@ -469,7 +475,7 @@ static void left_alone(void)
     tree_free(&tree);
 }
 
-/* More than the list of children has room for. */
+/* More than a page of /proc has room for. */
 static void many_left_alone(void)
 {
     struct tree tree;
@@ -542,18 +548,20 @@ static void traced(void)
     tree_free(&tree);
 }
 
-/* No descriptor is left to read /proc with, be it the host's last: what is known without it is signalled, and its group with it. */
+/* No descriptor is left to read /proc with, be it the host's last: our children are signalled, and the group with them. */
 static void blind(void)
 {
     const struct rlimit none = {0};
     struct tree tree;
     int status, ready[2];
+    siginfo_t info;
     char byte;
+    pid_t job;
 
     CHECK(tree_init(&tree, 0) == 0);
     CHECK(pipe(ready) == 0);
-    tree.job = fork();
-    if (tree.job == 0) {
+    job = fork();
+    if (job == 0) {
         setpgid(0, 0);
         alarm(BLIND_S);
         if (fork() == 0) {
@@ -565,16 +573,49 @@ static void blind(void)
         pause();
         _exit(1);
     }
-    tree.group = tree.job;
+    tree.group = job;
     CHECK(read(ready[0], &byte, 1) == 1);
     close(ready[1]);
     CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
     CHECK(tree_signal(&tree, SIGTERM, NULL) < 0);
-    CHECK(waitid(P_PID, (id_t)tree.job, &(siginfo_t){0}, WEXITED | WNOWAIT) == 0);
+    CHECK(waitid(P_PID, (id_t)job, &info, WEXITED | WNOWAIT) == 0 && info.si_status == SIGTERM);
     for (int i = 0; i < 50 && !tree_hunt(&tree, ignore, NULL); i++)
         ;
-    CHECK(tree.job == 0);
     CHECK(waitpid(-1, &status, WNOHANG) < 0 && errno == ECHILD); /* its group's are dead, too */
+    tree_free(&tree);
+}
+
+/* ...and what is known to nobody: the kernel says of each number whether it is a child of ours. */
+static void blind_daemons(void)
+{
+    const struct rlimit none = {0};
+    struct tree tree;
+    int status, ready[2];
+    char byte;
+
+    CHECK(tree_init(&tree, 0) == 0);
+    CHECK(pipe(ready) == 0);
+    if (fork() == 0) {
+        for (int i = 0; i < 3; i++) {
+            if (fork() > 0)
+                continue;
+            setsid();
+            alarm(BLIND_S);
+            if (fork() == 0) {
+                setsid();
+                alarm(BLIND_S);
+                CHECK(write(ready[1], "", 1) == 1);
+            }
+            sleep_for_ever();
+        }
+        _exit(0);
+    }
+    for (int i = 0; i < 3; i++)
+        CHECK(read(ready[0], &byte, 1) == 1);
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    for (int i = 0; i < 50 && !tree_hunt(&tree, ignore, NULL); i++)
+        ;
+    CHECK(waitpid(-1, &status, WNOHANG) < 0 && errno == ECHILD);
     tree_free(&tree);
 }
 
@@ -609,6 +650,7 @@ APART(left_alone)
 APART(traced)
 APART(many_left_alone)
 APART(blind)
+APART(blind_daemons)
 APART(own_group)
 APART(daemonised)
 APART(nested_subreaper)
@@ -639,6 +681,7 @@ int main(void)
         cmocka_unit_test(unreaped_test),
         cmocka_unit_test(left_alone_test),
         cmocka_unit_test(blind_test),
+        cmocka_unit_test(blind_daemons_test),
         cmocka_unit_test(own_group_test),
         cmocka_unit_test(stopped_is_told_test),
         cmocka_unit_test(some_at_a_time_test),

@@ -96,9 +96,7 @@ static int start_job(struct inner *in)
     /* (!) First: the outer guardian stops a job only if there is one. */
     atomic_store(&in->g.shared->started, 1);
     rc = job_start(&start, &in->job, &inside);
-    if (rc == 0)
-        in->g.tree.job = in->job;
-    else
+    if (rc < 0)
         atomic_store(&in->g.shared->started, 0);
     if (rc == 0 && start.own_group)
         atomic_store(&in->g.shared->group, in->job);

@@ -124,6 +124,11 @@ static struct tree_process *find(struct tree *tree, size_t count, pid_t pid)
     return bsearch(&key, tree->processes, count, sizeof(key), by_pid);
 }
 
+static bool is_child(pid_t pid)
+{
+    return waitid(P_PID, (id_t)pid, &(siginfo_t){0}, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0;
+}
+
 /* Of ours, and not reaped yet. Where we get little of the processor there are thousands, and /proc takes ten times as long for each. */
 static bool is_dead_child(pid_t pid)
 {
@@ -199,18 +204,48 @@ static void drop_first(struct children *children)
         memmove(children->text, space + 1, children->size);
 }
 
+static void add_child(struct children *children, pid_t pid)
+{
+    char text[16];
+    int length = snprintf(text, sizeof(text), "%d ", (int)pid);
+
+    if (children->size + (size_t)length >= children->room)
+        drop_first(children);
+    memcpy(children->text + children->size, text, (size_t)length + 1);
+    children->size += (size_t)length;
+}
+
+/* (!) Without a descriptor, which the job's user may have taken from us, and without CONFIG_PROC_CHILDREN: of each number that /proc lists
+ * the kernel says whether it is a child of ours. Theirs become ours when they are killed. */
+static void find_children(const struct tree *tree, struct children *children)
+{
+    struct dirent *entry;
+
+    rewinddir(tree->proc);
+    while ((entry = readdir(tree->proc))) {
+        /* NOLINTNEXTLINE(cert-err34-c): the kernel writes numbers that fit. */
+        pid_t pid = isdigit((unsigned char)entry->d_name[0]) ? (pid_t)atoi(entry->d_name) : 0;
+
+        if (pid > 0 && is_child(pid))
+            add_child(children, pid);
+    }
+}
+
 static bool read_children(const struct tree *tree, pid_t parent, struct children *children)
 {
     char path[48];
     ssize_t got;
     int fd;
 
-    snprintf(path, sizeof(path), "%d/task/%d/children", (int)parent, (int)parent);
-    fd = openat(dirfd(tree->proc), path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false; /* also on a kernel without CONFIG_PROC_CHILDREN: scans must do then */
+    children->text[0] = '\0';
     children->size = 0;
     children->cut = false;
+    snprintf(path, sizeof(path), "%d/task/%d/children", (int)parent, (int)parent);
+    fd = openat(dirfd(tree->proc), path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && parent == tree->root)
+        find_children(tree, children);
+    if (fd < 0)
+        return parent == tree->root;
     while ((got = read(fd, children->text + children->size, children->room - 1 - children->size)) >
            0) {
         children->size += (size_t)got;
@@ -221,6 +256,16 @@ static bool read_children(const struct tree *tree, pid_t parent, struct children
     close(fd);
     children->text[children->size] = '\0';
     return true;
+}
+
+/* Of this process, until the next call; `text`: static, since it is large, and one thread kills. */
+static struct children own_children(const struct tree *tree)
+{
+    static char text[CHILDREN_BYTES];
+    struct children children = {.text = text, .room = sizeof(text)};
+
+    (void)read_children(tree, tree->root, &children);
+    return children;
 }
 
 /* The pid that ends before `*end`, which moves back to its beginning; 0: there is none. */
@@ -251,23 +296,17 @@ static int add_other(struct tree *tree, pid_t pid)
 
 int tree_leave_alone(struct tree *tree)
 {
-    char text[BELOW_BYTES];
-    struct children children = {.text = text, .room = sizeof(text)};
-    ssize_t count;
-    size_t end;
+    struct children children = own_children(tree);
+    size_t end = children.size;
     pid_t pid;
     int rc = 0;
 
-    if (read_children(tree, tree->root, &children) && !children.cut) {
-        for (end = children.size; rc == 0 && (pid = child_before(&children, &end));)
-            rc = add_other(tree, pid);
-        return rc;
-    }
-    count = scan(tree);
-    for (ssize_t i = 0; i < count && rc == 0; i++)
-        if (tree->processes[i].parent == tree->root)
-            rc = add_other(tree, tree->processes[i].pid);
-    return count < 0 ? -1 : rc;
+    errno = E2BIG;
+    if (children.cut)
+        return -1;
+    while (rc == 0 && (pid = child_before(&children, &end)))
+        rc = add_other(tree, pid);
+    return rc;
 }
 
 /* Marks the descendants of the root. A parent is older than its child: a younger "parent" has only
@@ -332,14 +371,25 @@ static void note(struct tree_outcome *outcome, const struct tree_process *proces
     memcpy(outcome->stubborn.command, process->command, sizeof(outcome->stubborn.command));
 }
 
-/* Its number is its own until we reap it. */
-static void signal_job(const struct tree *tree, int signal)
+static bool is_spared(const struct tree *tree, pid_t pid)
 {
-    if (!tree->job || !signal)
-        return;
-    (void)kill(tree->job, signal);
-    if (signal != SIGKILL)
-        (void)kill(tree->job, SIGCONT);
+    return pid == tree->spare || is_other(tree, pid);
+}
+
+/* Our children that the scan has not found, for want of a descriptor. The number of each is its own until we reap it. */
+static void signal_unseen(struct tree *tree, size_t count, int signal)
+{
+    struct children children = own_children(tree);
+    size_t end = children.size;
+    pid_t pid;
+
+    while ((pid = child_before(&children, &end))) {
+        if (is_spared(tree, pid) || find(tree, count, pid))
+            continue;
+        (void)kill(pid, signal);
+        if (signal != SIGKILL)
+            (void)kill(pid, SIGCONT);
+    }
 }
 
 int tree_signal(struct tree *tree, int signal, struct tree_outcome *ret_outcome)
@@ -347,8 +397,8 @@ int tree_signal(struct tree *tree, int signal, struct tree_outcome *ret_outcome)
     struct tree_outcome outcome = {0};
     ssize_t count = scan(tree);
 
-    if (count < 0 || !find(tree, (size_t)count, tree->job))
-        signal_job(tree, signal);
+    if (signal)
+        signal_unseen(tree, count < 0 ? 0 : (size_t)count, signal);
     if (count < 0)
         return -1;
     mark(tree, (size_t)count);
@@ -401,11 +451,6 @@ static void kill_child(const struct tree *tree, pid_t child, pid_t *killed)
         *killed = group;
 }
 
-static bool is_spared(const struct tree *tree, pid_t pid)
-{
-    return pid == tree->spare || is_other(tree, pid);
-}
-
 /* Kills the children of one process and, to some depth, theirs. */
 static void kill_below(const struct tree *tree, pid_t parent, int depth)
 {
@@ -426,21 +471,17 @@ static void kill_below(const struct tree *tree, pid_t parent, int depth)
     }
 }
 
-/* With others' children there is always a child left. A scan that finds no descendant may have missed one that was just getting a
- * new parent: two in a row have not. */
-static bool only_others_are_left(struct tree *tree)
+/* With others' children there is always a child left. What dies stays a child until we reap it, so all of the tree is below one that is seen. */
+static bool only_others_are_left(const struct tree *tree)
 {
-    for (int i = 0; i < 2; i++) {
-        ssize_t count = scan(tree);
+    struct children children = own_children(tree);
+    size_t end = children.size;
+    pid_t pid;
 
-        if (count < 0)
+    while ((pid = child_before(&children, &end)))
+        if (!is_other(tree, pid))
             return false;
-        mark(tree, (size_t)count);
-        for (ssize_t k = 0; k < count; k++)
-            if (tree->processes[k].ours)
-                return false;
-    }
-    return true;
+    return !children.cut;
 }
 
 static bool reap_other(struct tree *tree, pid_t pid, int status)
@@ -466,8 +507,6 @@ static bool reap(struct tree *tree, tree_reaped_fn *fn, void *arg)
 
         if (pid == 0)
             return false;
-        if (pid > 0 && pid == tree->job && (WIFEXITED(status) || WIFSIGNALED(status)))
-            tree->job = 0;
         if (pid > 0 && !reap_other(tree, pid, status))
             fn(pid, status, arg);
         else if (pid < 0 && errno != EINTR)
@@ -503,13 +542,12 @@ static pid_t tracer_of(const struct tree *tree, pid_t pid)
 
 bool tree_is_traced(const struct tree *tree, struct tree_traced *ret_traced)
 {
-    char text[BELOW_BYTES];
-    struct children children = {.text = text, .room = sizeof(text)};
+    struct children children = own_children(tree);
     struct tree_process dead = {0}, tracer = {0};
     size_t end;
     pid_t pid;
 
-    if (tree->spare || tree->more || !read_children(tree, tree->root, &children) || children.cut)
+    if (tree->spare || tree->more || children.cut)
         return false;
     for (end = children.size; (pid = child_before(&children, &end));)
         if (!is_other(tree, pid) && (!read_stat(dirfd(tree->proc), pid, &dead) || dead.alive))
@@ -528,15 +566,10 @@ bool tree_is_traced(const struct tree *tree, struct tree_traced *ret_traced)
  * a look at which few are dead. */
 static void kill_children(const struct tree *tree)
 {
-    static char text[CHILDREN_BYTES]; /* static: large, and one thread kills */
-    struct children children = {.text = text, .room = sizeof(text)};
+    struct children children = own_children(tree);
     pid_t pid, killed = 0;
     size_t end;
 
-    if (tree->job)
-        kill_child(tree, tree->job, &killed);
-    if (!read_children(tree, tree->root, &children))
-        return;
     for (end = children.size; (pid = child_before(&children, &end));)
         if (!is_spared(tree, pid))
             kill_child(tree, pid, &killed);

@@ -3,8 +3,9 @@
  * The process must be a child subreaper: then every descendant is below one of its children, even
  * after a double fork or setsid(), and "no children left" means "no descendant left". Only that
  * proves that a tree is gone. /proc does not: a scan is not atomic and may miss a process that is
- * just getting a new parent; the next scan finds it. A process is signalled through a pidfd after
- * its start time was compared, so a reused pid is never hit. Not thread-safe.
+ * just getting a new parent; the next scan finds it. A child of ours is signalled by its number, which is
+ * its own until we reap it, and another process through a pidfd after its start time was compared, so a reused pid is never hit.
+ * Not thread-safe.
  */
 #ifndef HOLDFAST_TOOLS_RUN_TREE_H
 #define HOLDFAST_TOOLS_RUN_TREE_H
@@ -20,7 +21,6 @@ struct tree {
     pid_t root;    /* this process */
     pid_t session; /* its session at the time of tree_init() */
     pid_t spare;   /* a child that is not signalled, while its descendants are; 0 none */
-    pid_t job; /* a child that is signalled even if /proc cannot be read; 0 none, or it is reaped */
     pid_t group;   /* a process group that a process of the tree has made in that session; 0 none */
     pid_t *others; /* children that are no part of the tree, nor are their descendants */
     size_t other_count;
