@@ -299,6 +299,41 @@ def container_ends(run):
     remove_group(job, 2)
 
 
+# A job that makes a group of its own, which stays empty, and says where.
+MAKES_A_GROUP = """
+import os, time
+places = [place for place in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified") if os.path.exists(place + "/cgroup.controllers")]
+own = open("/proc/self/cgroup").read().partition("0::/")[2].splitlines()[0]
+os.mkdir(f"{places[0]}/{own}/mine")
+print(f"{places[0]}/{own}/mine", flush=True)
+time.sleep(120)
+"""
+
+
+@scenario("the next run removes the group of a run that ended with its container, whose number another process has here, and leaves that of "
+          "a living one alone", needs_root=True)
+def swept(run):
+    needs_groups()
+    ready(run)
+    within = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", '"$@"; exit $?', "sh")
+    living, job = (Job(run, "-t", "30s", name, *python(MAKES_A_GROUP), within=within) for name in ("lives", "job"))
+    mine, left = (pathlib.Path(one.line()) for one in (living, job))
+
+    def end(job, name):
+        os.kill(children(job.pid)[0], signal.SIGKILL)
+        run.keys_gone(name, 3)
+        job.wait()
+
+    def is_swept(group):
+        assert run.holdfast("run", "next", "--", "true").rc == 0
+        return not group.exists()
+    end(job, "job")
+    wait_until(lambda: is_swept(left.parent), what="the agent has closed it, and a run removes it")
+    assert mine.exists()
+    end(living, "lives")
+    wait_until(lambda: is_swept(mine.parent), what="that one is removed, too")
+
+
 @scenario("the next agent is handed the group, too", needs_root=True)
 def after_a_restart(run):
     needs_groups()

@@ -9,14 +9,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
-#define PREFIX    "holdfast-run-"
-#define DEPTH_MAX 32
+#define PREFIX        "holdfast-run-"
+#define DEPTH_MAX     32
+
+#define MAKE_TRIES    5
+#define MAKE_PAUSE_NS 1000000
 
 static bool is_cgroup2(int fd)
 {
@@ -134,6 +139,12 @@ static void remove_below(int parent, const char *name, int depth)
     unlinkat(parent, name, AT_REMOVEDIR);
 }
 
+/* Whether no run that lives has it; with a lock on it then, which ends with `fd`. */
+static bool is_left(int fd)
+{
+    return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
+}
+
 /* Both guardians of a run may be killed at once: then its group is left over. */
 void cgroup_sweep(const struct cgroup *cgroup)
 {
@@ -141,18 +152,22 @@ void cgroup_sweep(const struct cgroup *cgroup)
     int fd = cgroup->fd < 0 ? -1 : openat(parent, ".", O_DIRECTORY | O_RDONLY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *entry;
-    int pid;
 
     if (!dir) {
         if (fd >= 0)
             close(fd);
         return;
     }
-    while ((entry = readdir(dir)))
-        /* NOLINTNEXTLINE(cert-err34-c): kill() finds no process for an impossible pid. */
-        if (sscanf(entry->d_name, PREFIX "%d-", &pid) == 1 && pid > 0 && kill(pid, 0) < 0 &&
-            errno == ESRCH)
+    while ((entry = readdir(dir))) {
+        int group = -1;
+
+        if (!strncmp(entry->d_name, PREFIX, strlen(PREFIX)))
+            group = openat(parent, entry->d_name, O_DIRECTORY | O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+        if (is_left(group))
             remove_below(parent, entry->d_name, 0);
+        if (group >= 0)
+            close(group);
+    }
     closedir(dir);
 }
 
@@ -173,19 +188,50 @@ static void open_made(struct cgroup *cgroup)
     }
 }
 
+static void close_events(struct cgroup *cgroup)
+{
+    if (cgroup->events_fd >= 0)
+        close(cgroup->events_fd);
+    cgroup->events_fd = -1;
+}
+
+static void close_made(struct cgroup *cgroup)
+{
+    close_events(cgroup);
+    if (cgroup->fd >= 0)
+        close(cgroup->fd);
+    cgroup->fd = -1;
+}
+
+/* Whether it is there to stay: a run that sweeps may have come between. */
+static bool lock_made(const struct cgroup *cgroup)
+{
+    return cgroup->fd >= 0 && flock(cgroup->fd, LOCK_SH | LOCK_NB) == 0 &&
+           faccessat(cgroup->parent_fd, cgroup->name, F_OK, 0) == 0;
+}
+
+/* (!) A lock on the group shows other runs that this one lives: a pid may be one of another PID namespace. Another user may hold a lock, too,
+ * so that the last try does without. */
 void cgroup_make(struct cgroup *cgroup)
 {
-    mode_t before;
-    int made;
+    const struct timespec pause = {.tv_nsec = MAKE_PAUSE_NS};
 
     if (cgroup->parent_fd < 0)
         return;
-    /* An agent that is not root must find its files in it, whatever the umask is. */
-    before = umask(022);
-    made = mkdirat(cgroup->parent_fd, cgroup->name, 0755);
-    umask(before);
-    if (made == 0)
+    for (int tries = MAKE_TRIES; tries > 0; tries--) {
+        /* An agent that is not root must find its files in it, whatever the umask is. */
+        mode_t before = umask(022);
+        int made = mkdirat(cgroup->parent_fd, cgroup->name, 0755);
+
+        umask(before);
+        if (made < 0 && errno != EEXIST)
+            return;
         open_made(cgroup);
+        if (lock_made(cgroup) || tries == 1)
+            return;
+        close_made(cgroup);
+        nanosleep(&pause, NULL);
+    }
 }
 
 void cgroup_enter(const struct cgroup *cgroup)
@@ -261,13 +307,6 @@ void cgroup_kill(struct cgroup *cgroup)
         kill_listed(cgroup, cgroup->fd, ".", 0);
 }
 
-static void close_events(struct cgroup *cgroup)
-{
-    if (cgroup->events_fd >= 0)
-        close(cgroup->events_fd);
-    cgroup->events_fd = -1;
-}
-
 bool cgroup_is_empty(struct cgroup *cgroup)
 {
     char text[256];
@@ -288,11 +327,7 @@ bool cgroup_is_empty(struct cgroup *cgroup)
 
 void cgroup_remove(struct cgroup *cgroup)
 {
-    close_events(cgroup);
-    if (cgroup->fd >= 0) {
-        close(cgroup->fd);
-        cgroup->fd = -1;
-    }
+    close_made(cgroup);
     if (cgroup->parent_fd >= 0) {
         remove_below(cgroup->parent_fd, cgroup->name, 0);
         close(cgroup->parent_fd);

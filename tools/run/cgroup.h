@@ -17,10 +17,10 @@ struct cgroup {
 /* Chooses a name and a place; makes nothing. Never fails: without cgroup v2 there is no group. */
 void cgroup_plan(struct cgroup *cgroup);
 
-/* Makes the planned group. Without permission there is none. */
+/* Makes the planned group, and locks it for as long as `fd` is open anywhere. Without permission there is none. */
 void cgroup_make(struct cgroup *cgroup);
 
-/* Removes empty groups of runs that were killed. */
+/* Removes empty groups of runs that were killed: nobody has them locked. */
 void cgroup_sweep(const struct cgroup *cgroup);
 
 /* Moves the calling process into the group. Async-signal-safe. */
