@@ -28,7 +28,7 @@ class WatchedJob:
     def pids(self):
         """Of both guardians and both processes of the job."""
         outer = self.job.process.pid
-        return [outer, *children(outer), *(life[0] for life in self.job.lives())]
+        return [outer, *children(outer, "holdfast"), *(life[0] for life in self.job.lives())]
 
     def ended(self, codes=(124,), told_ttls=0.2):
         """Waits for its end; what was wrong with it. `told_ttls`: it was told so long before, in TTLs."""
