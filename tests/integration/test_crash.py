@@ -165,7 +165,7 @@ def released_without_agent(run):
         agent = run.agent(ttl="3s", fresh=False, wait=False)
         with contextlib.suppress(HolderError):  # it may have given up, and says so
             holder.answer()
-        run.keys_gone("crash", 5)
+        run.keys_gone("crash")
         assert holder.running
         agent.wait_ready()
 

@@ -64,19 +64,19 @@ def one_group_killed(run):
         assert outer_group != inner_group and os.getsid(job.pid) != os.getsid(inner)
         began_ns = boottime_ns()
         os.killpg(outer_group if whose == "outer" else inner_group, signal.SIGKILL)
-        assert_at("the end of the tree", job.death_ns(), began_ns, early_s=0, late_s=1 * SLOW)
+        assert_at("the end of the tree", job.death_ns(), began_ns, early_s=0, late_s=5 * SLOW)
         assert job.wait() == (-signal.SIGKILL if whose == "outer" else 125), job.process.err
-        run.keys_gone("job", 2)
+        run.keys_gone("job")
 
 
 @scenario("timeout -k around a run whose job does not heed SIGTERM: nothing of the job outlives the lock", sanitizers=False, needs_root=True)
 def timeout_kills(run):
     within = without_groups()
     ready(run)
-    job = Job(run, "-t", "30s", "job", *python(TOUGH), within=[*within, "timeout", "-k", "0.3", "0.5"])
-    job.up()
-    job.death_ns(5)
-    run.keys_gone("job", 2)
+    job = Job(run, "-t", "30s", "job", *python(TOUGH), within=[*within, "timeout", "-k", "0.3", "600"]).up()
+    job.process.signal(signal.SIGTERM)  # timeout passes it on, and sends SIGKILL 0.3 s later
+    job.death_ns()
+    run.keys_gone("job")
     job.wait()
 
 
@@ -208,7 +208,7 @@ def terminal_group_killed(run):
     t.shell(9)
     t.shell("wait")
     assert t.line() == "exit -9"
-    run.keys_gone("job", 3)
+    run.keys_gone("job")
     t.close()
     t.process.wait()
 
@@ -228,7 +228,7 @@ def another_proc(run):
         assert process.wait() == 125, process.err
         assert all(word in process.err for word in words), process.err
         assert not began.exists(), process.err
-        run.keys_gone("job", 2)
+        run.keys_gone("job")
     process = run.spawn("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", BUILD / "bin" / "holdfast", "run", "job", "touch", began)
     assert process.wait() == 0 and began.exists(), process.err
 
@@ -275,10 +275,10 @@ def no_signals(run):
         assert process.wait() == 125, process.err
         assert "seccomp" in process.err and "allow kill and pidfd_send_signal" in process.err, process.err
         assert not began.exists(), process.err
-        run.keys_gone("job", 2)
+        run.keys_gone("job")
     process = run.spawn(*filtered((KILL,), signal.SIGKILL), BUILD / "bin" / "holdfast", "run", "job", "sh", "-c", "exit 7")
     assert process.wait() == 7, process.err
-    run.keys_gone("job", 2)
+    run.keys_gone("job")
     job = Job(run, "-t", f"{TTL_S}s", "job", *python(TOUGH), within=filtered((KILL,), signal.SIGKILL)).up()
     assert run.holdfast("release", "job").rc == 0
     job.death_ns()
@@ -453,7 +453,7 @@ def older_children(run):
         process = run.spawn("bash", "-c", script)
         older = int(process.wait_err(r"^(\d+)\n").group(1))
         assert process.wait(10) == (125 if kill else 0), process.err
-        run.keys_gone("job", 2)
+        run.keys_gone("job")
         assert alive(older), process.err
         os.kill(older, signal.SIGKILL)
         wait_until(lambda: log.exists() and log.read_text() == "first\nend\n", what="its end")
@@ -504,10 +504,10 @@ def traced(run):
         else:
             os.kill(inner if how.startswith("without") else pid, signal.SIGKILL)
         assert job.wait(20) == {"released": 124, "left behind": 1}.get(how, 125), (how, job.process.err)
-        job.process.wait_err(SAYS_TRACED.format(pid, tracer.pid), 1)
+        job.process.wait_err(SAYS_TRACED.format(pid, tracer.pid))
         assert job.process.err.count("traces it") == 1, job.process.err
         assert stat_letter(pid) == "Z"
-        run.keys_gone("job", 2)
+        run.keys_gone("job")
         tracer.kill()
         wait_until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), what="somebody reaps it")  # noqa: B023
 

@@ -130,7 +130,7 @@ def forked(run):
     assert holder.held() and run.holders_of("fork") == 3
     began_ns = boottime_ns()
     holder.kill()  # the other child has its descriptors, the socket too
-    run.keys_gone("fork", 2)
+    run.keys_gone("fork")
     assert alive(second["pid"])
     print(f"# free {(boottime_ns() - began_ns) / MS:.1f} ms after the parent's end, the child alive")
     assert run.holder().acquire("fork", 0, 0)["fence"] > fence
@@ -145,7 +145,7 @@ def executed(run):
     holder.acquire("exec", 0, 0)
     holder.send("exec", "sleep", "60")
     wait_until(lambda: pathlib.Path(f"/proc/{holder.pid}/comm").read_text() == "sleep\n", what="the exec")
-    run.keys_gone("exec", 2)
+    run.keys_gone("exec")
     assert holder.running
     links = [os.readlink(path) for path in pathlib.Path(f"/proc/{holder.pid}/fd").iterdir()]
     ours = ("/memfd:", "/dev/shm/", "socket:", "anon_inode:")  # ring, table, session, doorbell

@@ -548,7 +548,7 @@ class Lane:
         assert waiter.held(), f"{name} is lost: {waiter.cmd('reason')['text']}"
         assert self.run.holders_of(name) >= 2, name
         waiter.release()
-        self.run.keys_gone(name, 2)
+        self.run.keys_gone(name)
         waiter.close()
         self.count["waiters served"] += fence > 0
 

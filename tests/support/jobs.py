@@ -17,7 +17,7 @@ from rig import BUILD, IS_ROOT, SLOW, HolderError, boottime_ns, encode, skip, st
 
 S = 1_000_000_000
 TTL_S = 3 if SLOW == 1 else 6
-NOISE_S = 0.15 * SLOW  # what a busy machine may be late; less than from KILL to V where it matters
+NOISE_S = TTL_S / 10  # what a busy machine may be late: as much as from KILL to V
 ROUNDING_S = 0.005     # of V in the table
 
 # A job with a grandchild that left its session and its parents; none of them hears SIGTERM.

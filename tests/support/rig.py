@@ -554,7 +554,7 @@ class Run:
                 count += node.get(name) is not None
         return count
 
-    def keys_gone(self, name, timeout_s=5.0):
+    def keys_gone(self, name, timeout_s=10.0):
         wait_until(lambda: self.holders_of(name) == 0, timeout_s, f"the key {name!r} goes from all nodes")
 
     # --- the end ---
