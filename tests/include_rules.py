@@ -5,8 +5,10 @@ tests/rooms.
     tests/include_rules.py [BUILD_DIR]
 
 With a build directory the core's archive is looked at too: an undefined symbol that is not on the list
-below (a clock, a socket, a thread, an allocation) is a violation.
+below (a clock, a socket, a thread, an allocation) is a violation. So is what a unit test defines for others in a program that it
+shares: it would take the place of the product's function in all of them.
 """
+import json
 import pathlib
 import re
 import subprocess
@@ -69,6 +71,9 @@ CORE_CALL_EXTRAS = re.compile(r"^(__\w+_chk|__stack_chk_fail|__assert_fail|_GLOB
                               r"__popcountdi2|__(asan|ubsan|tsan)_\w+|hf_\w+)$")
 
 
+SHARED_TEST = re.compile(r"tests/CMakeFiles/unit_\w+\.dir/unit/test_\w+\.c\.o$")
+
+
 def source_files():
     for folder in ("shm", "agent", "libclient", "tools", "docs", "tests"):
         for path in sorted((ROOT / folder).rglob("*")):
@@ -126,10 +131,24 @@ def check_core_calls(build):
             yield f"agent/core: calls {symbol}()"
 
 
+def check_shared_programs(build):
+    commands = json.loads((pathlib.Path(build) / "compile_commands.json").read_text())
+    objects = sorted({word for entry in commands for word in entry["command"].split() if SHARED_TEST.match(word)})
+    if not objects:
+        yield f"{build}/tests: no unit test shares a program"
+        return
+    symbols = subprocess.run(["nm", "-A", "-g", "--defined-only", "--", *objects], cwd=build, capture_output=True, text=True, check=True).stdout
+    for line in symbols.splitlines():
+        path, _, rest = line.partition(":")
+        name, symbol = pathlib.Path(path).name.partition(".")[0], rest.split()[-1]
+        if symbol != f"main_of_{name}":
+            yield f"tests/unit/{name}: defines {symbol} in a program that it shares: name it in unit_alone of tests/CMakeLists.txt"
+
+
 def main():
     violations = [text for path in source_files() for text in check_file(path)]
     if len(sys.argv) > 1:
-        violations += check_core_calls(sys.argv[1])
+        violations += [*check_core_calls(sys.argv[1]), *check_shared_programs(sys.argv[1])]
     for text in violations:
         print(text)
     return 1 if violations else 0

@@ -9,12 +9,15 @@ import functools
 import json
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import subprocess
 
 from faults import ROOT, Broken
 from places import Sources
+
+TEST_OBJECT = re.compile(r"/unit/test_\w+\.c\.o$")
 
 
 class Build:
@@ -61,6 +64,15 @@ class Build:
         return [name for name, _, rule in (line.partition(": ") for line in lines)
                 if ("EXECUTABLE_LINKER" in rule or "SHARED_LIBRARY_LINKER" in rule) and (self.path / name).exists()]
 
+    def real(self, name):
+        """The program that this one is a link to, as many unit tests are; else itself."""
+        path = self.path / name
+        return str(pathlib.Path(name).parent / os.readlink(path)) if path.is_symlink() else name
+
+    def tests(self):
+        """Every unit test's program, or its link to the one that it shares."""
+        return sorted(f"tests/{path.name}" for path in (self.path / "tests").glob("test_*") if self.real(f"tests/{path.name}") in self.programs)
+
     @functools.lru_cache(maxsize=None)
     def link(self, name):
         """The words that link a program, or put an archive together."""
@@ -69,12 +81,16 @@ class Build:
             command = command.split(" qc ", 1)[1].split("&&")[0]
         return [word.replace("\\$", "$") for word in shlex.split(command.replace(": && ", "").replace(" && :", ""))]
 
+    def belongs(self, object, name):
+        """Whether that object has a part in what the program does: those of other unit tests in it have none."""
+        return self.real(name) == name or not TEST_OBJECT.search(object) or object.endswith(f"/{pathlib.Path(name).name}.c.o")
+
     @functools.lru_cache(maxsize=None)
     def objects(self, name):
         """Whatever a program can be linked from: its own objects, and those of its archives."""
         found = []
-        for word in self.link(name):
-            if word.endswith(".o"):
+        for word in self.link(self.real(name)):
+            if word.endswith(".o") and self.belongs(word, name):
                 found.append(word)
             elif word.endswith(".a") and word != name and not os.path.isabs(word):
                 found += self.objects(word)
@@ -144,8 +160,8 @@ class Mutant:
         return str(out)
 
     def relink(self, program):
-        words = [self.object(word) if word.endswith(".o") else self.archive(word) if word.endswith(".a") else word
-                 for word in self.build.link(program)]
+        words = [self.object(word) if word.endswith(".o") and self.build.belongs(word, program) else
+                 self.archive(word) if word.endswith(".a") else word for word in self.build.link(self.build.real(program))]
         out = self.made / program
         out.parent.mkdir(parents=True, exist_ok=True)
         out.unlink(missing_ok=True)
@@ -168,7 +184,7 @@ class Mutant:
         what is preloaded."""
         for program in self.build.programs:
             folder, _, name = program.rpartition("/")
-            if folder != "tests" or (name in of_tests if of_tests else not name.startswith("test_") and name != "sim"):
+            if folder != "tests" or (name in of_tests if of_tests else not name.startswith(("test_", "unit_")) and name != "sim"):
                 self.take(program)
         for link in (self.build.path / "lib").glob("*.so*"):
             if link.is_symlink():

@@ -1,5 +1,6 @@
 """What a test left behind: every process of a test carries HOLDFAST_TEST_RUN=<run id> in its environment, and
 agents' names, hence their shared-memory objects, begin with the tag of the run."""
+import contextlib
 import hashlib
 import os
 import pathlib
@@ -23,34 +24,35 @@ def marks(run_id):
     return {MARKER: run_id, TAG: f"-{tag(run_id)}"}
 
 
-def is_inside(pid, folder):
+def read_small(path):
+    """What pathlib and buffers cost is most of a look at every process of the machine."""
+    fd = os.open(path, os.O_RDONLY)
     try:
-        return folder is not None and pathlib.Path(folder) in pathlib.Path(os.readlink(f"/proc/{pid}/cwd")).parents
-    except OSError:
-        return False
+        return os.read(fd, 1 << 16)
+    finally:
+        os.close(fd)
+
+
+def is_inside(pid, folder):
+    return folder is not None and os.readlink(f"/proc/{pid}/cwd").startswith(f"{folder}/")
 
 
 def processes(run_id, folder=None):
     """Living processes of this run and of the runs inside it, and what works in that folder, for redis-server writes over
     its environment to have a title: {pid: command line}."""
-    wanted = f"{MARKER}={run_id}".encode()
+    wanted = f"\0{MARKER}={run_id}".encode()
+    inner, itself = wanted + b".", str(os.getpid())
+    wanted += b"\0"
     found = {}
     for entry in os.listdir("/proc"):
-        if not entry.isdigit() or int(entry) == os.getpid():
+        if not entry.isdigit() or entry == itself:
             continue
-        try:
-            with open(f"/proc/{entry}/environ", "rb") as file:
-                values = file.read().split(b"\0")
-            if not any(v == wanted or v.startswith(wanted + b".") for v in values) and not is_inside(entry, folder):
+        with contextlib.suppress(OSError):
+            values = b"\0" + read_small(f"/proc/{entry}/environ") + b"\0"
+            if wanted not in values and inner not in values and not is_inside(entry, folder):
                 continue
-            with open(f"/proc/{entry}/stat") as file:
-                state = file.read().rpartition(")")[2].split()[0]
-            with open(f"/proc/{entry}/cmdline", "rb") as file:
-                command = file.read().replace(b"\0", b" ").decode(errors="replace").strip()
-        except OSError:
-            continue
-        if state not in "ZX":
-            found[int(entry)] = command
+            if read_small(f"/proc/{entry}/stat").rpartition(b")")[2].split()[0] not in b"ZX":
+                found[int(entry)] = read_small(f"/proc/{entry}/cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
     return found
 
 
@@ -73,13 +75,11 @@ def find(run_id, folder, grace_s=2.0):
     return left
 
 
-def remove(run_id, folder=None):
-    """Ends and removes what find() names, but for files."""
-    for pid in processes(run_id, folder):
-        try:
+def remove(run_id, folder=None, pids=None):
+    """Ends and removes what find() names, but for files; `pids` where they have been looked for."""
+    for pid in processes(run_id, folder) if pids is None else pids:
+        with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
-        except OSError:
-            pass
     for name in shared_memory(run_id):
         try:
             if os.path.isdir(name):

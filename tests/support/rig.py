@@ -60,16 +60,20 @@ def boottime_ns():
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
-def wait_until(condition, timeout_s=10.0, what="", interval_s=0.02):
-    """The first true value of condition(); AssertionError when it does not come in time."""
-    deadline = time.monotonic() + timeout_s * SLOW
+def wait_until(condition, timeout_s=10.0, what="", interval_s=None):
+    """The first true value of condition(); AssertionError when it does not come in time. Without an interval a condition that
+    runs a command takes a third of the time at most, so that the scenarios beside this one have a processor."""
+    began = time.monotonic()
+    deadline = began + timeout_s * SLOW
     while True:
         value = condition()
         if value:
             return value
-        if time.monotonic() > deadline:
+        asked = time.monotonic()
+        if asked > deadline:
             raise AssertionError(f"not within {timeout_s * SLOW:g} s: {what or condition.__name__}")
-        time.sleep(interval_s)
+        time.sleep(max(0.02, min(2 * (asked - began), 0.5)) if interval_s is None else interval_s)
+        began = time.monotonic()
 
 
 def alive(pid):
@@ -579,9 +583,9 @@ class Run:
                 if pipe:
                     with contextlib.suppress(OSError):
                         pipe.close()
-        complaints += [f"left behind: {item}" for item in self.left_processes()]
-        leftovers.remove(self.id)
-        return complaints
+        left = self.left_processes()
+        leftovers.remove(self.id, pids=left)
+        return complaints + [f"left behind: process {pid}: {command}" for pid, command in left.items()]
 
     @staticmethod
     def end_client(process):
@@ -594,9 +598,11 @@ class Run:
             process.kill()
 
     def left_processes(self):
-        with contextlib.suppress(AssertionError):
-            wait_until(lambda: not leftovers.processes(self.id), 2.0)
-        return [f"process {pid}: {command}" for pid, command in leftovers.processes(self.id).items()]
+        """What has not ended after a moment: {pid: command line}."""
+        deadline = time.monotonic() + 2.0 * SLOW
+        while (left := leftovers.processes(self.id)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return left
 
     def logs(self):
         """The end of every output, for a failure's report; but for what redis-server says at every start."""
