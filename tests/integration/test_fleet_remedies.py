@@ -214,8 +214,11 @@ def swapped_addresses(run):
         assert rows.count("this host's configuration has the addresses of n1 and n2 the other way round; holdfast doctor names the lines") == 2, rows
         nodes = run.holdfast("nodes", "--json", agent=agent).json["nodes"]
         assert [node["refusal"] for node in nodes] == ["misplaced", "misplaced", None], nodes
-        assert told in run.holdfast("fleet", agent=agent).out
-        assert run.holdfast("fleet", "--json", agent=agent).json["misplaced"] == [told]
+        shown, fleet = (run.holdfast("fleet", *words, agent=agent) for words in ([], ["--json"]))
+        assert shown.rc == fleet.rc == 3 and told in shown.out, shown
+        assert [re.search(rf"^{node} .* (yes|no)$", shown.out, re.M).group(1) for node in ("n1", "n2", "n3")] == ["no", "no", "yes"], shown
+        assert fleet.json["misplaced"] == [told] and not fleet.json["well"], fleet
+        assert [node["counts"] for node in fleet.json["nodes"]] == [False, False, True], fleet
         found = {(one["text"], one["remedy"]) for one in run.holdfast("doctor", "--json", agent=agent).json["findings"]}
         assert tuple(told.split("; ")) in found, found
         assert not [remedy for _, remedy in found if remedy and ("as=" in remedy or "ttl_max" in remedy)], found
@@ -226,7 +229,9 @@ def swapped_addresses(run):
             agent.stop()
             agent = run.agent("b", nodes=[], options=["--config", file], wait=False)
         votes(run, agent=agent)
-        assert not run.holdfast("fleet", "--json", agent=agent).json["misplaced"]
+        fleet = run.holdfast("fleet", "--json", agent=agent)
+        assert fleet.rc == 0 and fleet.json["well"] and not fleet.json["misplaced"], fleet
+        assert all(node["counts"] for node in fleet.json["nodes"]), fleet
         agent.stop()
 
 

@@ -261,7 +261,8 @@ int fleet_told_ask_at(const struct place *place, struct fleet_told *ret_told, ch
 
 bool fleet_told_well(const struct fleet_told *told)
 {
-    return told->known && strcmp(told->state, "complete") == 0 && !*told->differs;
+    return told->known && strcmp(told->state, "complete") == 0 && !*told->differs &&
+           !told->misplaced_count;
 }
 
 bool fleet_told_narrow(const struct fleet_told *told)

@@ -62,7 +62,7 @@ int fleet_told_ask(const char *agent, struct place *ret_place, struct fleet_told
 int fleet_told_ask_at(const struct place *place, struct fleet_told *ret_told, char *why,
                       size_t why_size);
 
-/* The agent goes by a complete record, and may take locks. */
+/* The agent goes by a complete record, may take locks, and has each node at its place. */
 bool fleet_told_well(const struct fleet_told *told);
 
 /* It changes, or has not settled: only members of both lists count. */

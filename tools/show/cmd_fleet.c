@@ -32,8 +32,8 @@ int cmd_fleet(int argc, char **argv)
         "move --help)",
         "Shows the fleet's record, which names the nodes and their addresses for all hosts, and\n"
         "what each node and this host say of it.\n"
-        "Exit code: 0 this agent goes by a complete record, 3 it does not, 69 no agent, 77 not "
-        "allowed.",
+        "Exit code: 0 this agent goes by a complete record, 3 it does not, or its configuration\n"
+        "has addresses of nodes mixed up, 69 no agent, 77 not allowed.",
         &args);
 
     if (code != READER_ARGS_GO_ON || (code = args_none(argc, argv)) != EXIT_OK)

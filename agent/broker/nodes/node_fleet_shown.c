@@ -115,7 +115,7 @@ void node_fleet_show(struct nodes *nodes, hf_time now)
         if (fleet_misplaced(f, i) >= 0)
             (void)fleet_is_foreign(f, i, n->misplaced, sizeof(n->misplaced));
         n->word = word_of(f, i);
-        n->counts = fleet_counts(f, i);
+        n->counts = fleet_counts(f, i) && !fleet_is_stranger(f, i);
         n->mute = !nodes->node[i].up || !trust_may_vote(&nodes->node[i].trust, now) || !n->counts;
         n->votes = nodes->node[i].up ? trust_until(&nodes->node[i].trust, now) : HF_TIME_NEVER;
         if (n->votes.ns == HF_TIME_PAST.ns)
