@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agent/core/timing.h"
+#include "shm/compiler.h"
 #include "shm/escape.h"
 #include "shm/status.h"
 
@@ -40,45 +41,46 @@ static bool read_ms(const char *word, int64_t *ret_ms)
     return true;
 }
 
-/* Behind what must be there: nothing, or `gone`. */
-static bool read_gone(char *const *words, int count, bool *ret_gone)
+static const struct form {
+    const char *word;
+    enum fleet_wish_kind kind;
+    const char *operands; /* i: an id, a: an address, t: a time, g: "gone", which may be left out */
+} forms[] = {
+    {"move", FLEET_WISH_MOVE, "iag"},    {"add", FLEET_WISH_ADD, "ia"},
+    {"remove", FLEET_WISH_REMOVE, "ig"}, {"ttl-max", FLEET_WISH_TTL_MAX, "t"},
+    {"abort", FLEET_WISH_ABORT, "g"},    {"gone", FLEET_WISH_GONE, "i"},
+    {"confirm", FLEET_WISH_CONFIRM, ""},
+};
+
+static bool read_operand(char kind, const char *word, struct fleet_wish *w)
 {
-    *ret_gone = count == 1 && strcmp(words[0], "gone") == 0;
-    return count == 0 || *ret_gone;
+    switch (kind) {
+    case 'i':
+        return read_text(word, w->id);
+    case 'a':
+        return read_text(word, w->seat);
+    case 't':
+        return read_ms(word, &w->ttl_max_ms);
+    case 'g':
+        return w->gone = strcmp(word, "gone") == 0;
+    }
+    return false;
 }
 
 static bool read_words(char *const *words, int count, struct fleet_wish *w)
 {
-    const char *kind = words[0];
+    for (const struct form *form = forms; form < forms + HF_LENGTH(forms); form++) {
+        const char *operand = form->operands;
 
-    if (strcmp(kind, "move") == 0) {
-        w->kind = FLEET_WISH_MOVE;
-        return count >= 3 && read_text(words[1], w->id) && read_text(words[2], w->seat) &&
-               read_gone(&words[3], count - 3, &w->gone);
+        if (strcmp(words[0], form->word) != 0)
+            continue;
+        w->kind = form->kind;
+        for (int i = 1; i < count; i++)
+            if (!read_operand(*operand++, words[i], w))
+                return false;
+        return !*operand || *operand == 'g';
     }
-    if (strcmp(kind, "add") == 0) {
-        w->kind = FLEET_WISH_ADD;
-        return count == 3 && read_text(words[1], w->id) && read_text(words[2], w->seat);
-    }
-    if (strcmp(kind, "remove") == 0) {
-        w->kind = FLEET_WISH_REMOVE;
-        return count >= 2 && read_text(words[1], w->id) &&
-               read_gone(&words[2], count - 2, &w->gone);
-    }
-    if (strcmp(kind, "ttl-max") == 0) {
-        w->kind = FLEET_WISH_TTL_MAX;
-        return count == 2 && read_ms(words[1], &w->ttl_max_ms);
-    }
-    if (strcmp(kind, "abort") == 0) {
-        w->kind = FLEET_WISH_ABORT;
-        return read_gone(&words[1], count - 1, &w->gone);
-    }
-    if (strcmp(kind, "confirm") == 0) {
-        w->kind = FLEET_WISH_CONFIRM;
-        return count == 1;
-    }
-    w->kind = FLEET_WISH_GONE;
-    return strcmp(kind, "gone") == 0 && count == 2 && read_text(words[1], w->id);
+    return false;
 }
 
 int fleet_request_read(const char *request, struct fleet_wish *ret_wish)

@@ -5,6 +5,8 @@
  *   fleet-change remove ID [gone]
  *   fleet-change ttl-max MS
  *   fleet-change gone ID                   the server that leaves as ID, in a change under way, is stopped for good
+ *   fleet-change abort [gone]              back to what was before the change under way; gone: the server that came is stopped for good
+ *   fleet-change confirm                   every node has forgotten the record, and no host goes by a later one
  *
  * ID and ADDRESS are words as in the answer to `fleet` (agent/process/fleet_answer.h). The answer is one line:
  *

@@ -24,13 +24,16 @@
 
 static const struct {
     const char *word, *operand; /* operand: NULL, none */
-    enum fleet_verb verb;
-    bool gone; /* --gone makes sense */
+    const char *asks;           /* as the agent's request has it */
+    bool gone;                  /* --gone makes sense */
 } verbs[] = {
-    {"move", "ID=ADDRESS", FLEET_MOVE, true}, {"add", "ID=ADDRESS", FLEET_ADD, false},
-    {"remove", "ID", FLEET_REMOVE, true},     {"ttl-max", "TIME", FLEET_TTL_MAX, false},
-    {"resume", "ID", FLEET_RESUME, true},     {"abort", NULL, FLEET_ABORT, true},
-    {"confirm", NULL, FLEET_CONFIRM, false},
+    [FLEET_MOVE] = {"move", "ID=ADDRESS", "move", true},
+    [FLEET_ADD] = {"add", "ID=ADDRESS", "add", false},
+    [FLEET_REMOVE] = {"remove", "ID", "remove", true},
+    [FLEET_TTL_MAX] = {"ttl-max", "TIME", "ttl-max", false},
+    [FLEET_RESUME] = {"resume", "ID", "gone", true},
+    [FLEET_ABORT] = {"abort", NULL, "abort", true},
+    [FLEET_CONFIRM] = {"confirm", NULL, "confirm", false},
 };
 
 /* -1: it is none. */
@@ -61,7 +64,7 @@ static int take_operands(int argc, char **argv, const struct reader_args *args,
 {
     int code, verb = verb_of(argv[optind++]);
 
-    f->verb = verbs[verb].verb;
+    f->verb = (enum fleet_verb)verb;
     f->no_wait = args->no_wait;
     f->timeout_ms = args->timeout_ms;
     if (verbs[verb].operand) {
@@ -86,35 +89,17 @@ static int take_operands(int argc, char **argv, const struct reader_args *args,
 static void write_request(const struct fleet_follow *f, bool gone,
                           char ret_line[CONTROL_REQUEST_MOST + 1])
 {
-    char id[WORD_SIZE], seat[WORD_SIZE];
-    const char *tail = gone ? " gone" : "";
-    size_t size = CONTROL_REQUEST_MOST + 1;
+    char number[32] = "", word[WORD_SIZE];
+    const char *words[] = {f->id, f->seat, number, gone && f->verb != FLEET_RESUME ? "gone" : ""};
+    size_t size = CONTROL_REQUEST_MOST + 1, used;
 
-    hf_word(id, sizeof(id), f->id);
-    hf_word(seat, sizeof(seat), f->seat);
-    switch (f->verb) {
-    case FLEET_MOVE:
-        snprintf(ret_line, size, "fleet-change move %s %s%s", id, seat, tail);
-        break;
-    case FLEET_ADD:
-        snprintf(ret_line, size, "fleet-change add %s %s", id, seat);
-        break;
-    case FLEET_REMOVE:
-        snprintf(ret_line, size, "fleet-change remove %s%s", id, tail);
-        break;
-    case FLEET_TTL_MAX:
-        snprintf(ret_line, size, "fleet-change ttl-max %" PRIu64, f->ttl_max_ms);
-        break;
-    case FLEET_RESUME:
-        snprintf(ret_line, size, "fleet-change gone %s", id);
-        break;
-    case FLEET_ABORT:
-        snprintf(ret_line, size, "fleet-change abort%s", tail);
-        break;
-    case FLEET_CONFIRM:
-        snprintf(ret_line, size, "fleet-change confirm");
-        break;
-    }
+    if (f->verb == FLEET_TTL_MAX)
+        snprintf(number, sizeof(number), "%" PRIu64, f->ttl_max_ms);
+    used = (size_t)snprintf(ret_line, size, "fleet-change %s", verbs[f->verb].asks);
+    for (size_t i = 0; i < HF_LENGTH(words); i++)
+        if (*words[i])
+            used += (size_t)snprintf(ret_line + used, size - used, " %s",
+                                     hf_word(word, sizeof(word), words[i]));
 }
 
 /* --- the agent's answer ------------------------------------------------------------------------ */
