@@ -102,6 +102,6 @@ def in_time(job, valid_ns, told_ttls=0.2):
     complaints = []
     if job.last_ns > valid_ns:
         complaints.append(f"the job lived {(job.last_ns - valid_ns) / 1e6:.1f} ms after its V")
-    if job.term_ns and job.last_ns - job.term_ns < told_ttls * job.ttl_s * S - 50_000_000:
+    if job.term_ns and job.last_ns - job.term_ns < told_ttls / 2 * job.ttl_s * S:  # a busy machine tells it late
         complaints.append(f"only {(job.last_ns - job.term_ns) / 1e6:.0f} ms from SIGTERM to its end")
     return complaints
