@@ -18,9 +18,10 @@
 
 /* (!) A node may send notices without end. What is read of them in PORTION is bounded, the rest waits. */
 #define PORTION      hf_ms(100)
-#define PORTION_MOST BOUNDS_NOTICES /* bytes */
-#define READ_COST    64             /* bytes that a read counts as, however short it is */
-#define FLOOD_MOST   hf_ms(5000)    /* of one full portion after the other */
+#define PORTION_MOST (128 * 1024) /* bytes */
+#define READ_COST    128          /* bytes that a read counts as, however short it is */
+#define FLOOD_PAUSE  hf_ms(300)   /* between full portions of one flood, at most */
+#define FLOOD_MOST   hf_ms(5000)
 
 enum notices_step { /* which command the next answer belongs to */
                     STEP_AUTH,
@@ -47,7 +48,7 @@ struct notices {
     const char *failed;      /* the start failed: the timer tells the owner */
     size_t portion;          /* bytes read of the present one */
     hf_time portion_end;
-    hf_time flooded;        /* since when each portion was full */
+    hf_time full, flooded;  /* the last full portion, and the first of its flood */
     struct loop_timer rest; /* until the end of a full portion */
 };
 
@@ -132,10 +133,8 @@ static void begin_portion(struct notices *n, hf_time now)
 
 static void count_read(struct notices *n, size_t bytes, hf_time now)
 {
-    if (hf_time_reached(now, n->portion_end)) {
-        n->flooded = now;
+    if (hf_time_reached(now, n->portion_end))
         begin_portion(n, now);
-    }
     n->portion += READ_COST + bytes;
 }
 
@@ -143,9 +142,12 @@ static void rest_if_full(struct notices *n)
 {
     if (n->portion < PORTION_MOST)
         return;
+    if (hf_time_reached(n->heard, hf_time_add(n->full, FLOOD_PAUSE)))
+        n->flooded = n->heard;
+    n->full = n->heard;
     if (hf_time_reached(n->heard, hf_time_add(n->flooded, FLOOD_MOST))) {
         /* As a refusal, so that it is told. */
-        end(n, true, "more notices than 64 KiB in 100 ms, for 5 s; see what listens there");
+        end(n, true, "more notices than 128 KiB in 100 ms, for 5 s; see what listens there");
         return;
     }
     ev_io_stop(loop_ev(n->loop), &n->reading);
@@ -355,6 +357,7 @@ void notices_open(struct notices *n, const char *host)
     n->step = STEP_AUTH;
     n->heard = clock_now();
     n->portion_end = n->heard;
+    n->full = HF_TIME_PAST;
     (void)loop_timer_set(n->loop, &n->timer, hf_time_add(n->heard, n->silence));
 }
 

@@ -308,22 +308,23 @@ static void test_peer_that_tells_nonsense(void **state)
 
 #define GREETING       "+OK\r\n:7\r\n*3\r\n$9\r\nsubscribe\r\n$20\r\n__redis__:invalidate\r\n:1\r\n"
 #define MANY_KEYS      30000
-#define FLOOD_A_SECOND 12000 /* more than are read */
+#define FLOOD_A_SECOND 25000 /* more than are read */
+#define PIECE          512
 
 /* Speaks to whoever connects: GREETING, then `notices` notices of a key; 0: without end. */
 static void flood(int listener, int notices)
 {
     static const char notice[] =
         "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$1\r\nk\r\n";
-    char piece[64 * sizeof(notice)], heard[256];
+    static char piece[PIECE * sizeof(notice)], heard[256];
     size_t one = sizeof(notice) - 1;
     int c = accept(listener, NULL, NULL);
 
-    for (int i = 0; i < 64; i++)
+    for (int i = 0; i < PIECE; i++)
         memcpy(piece + (size_t)i * one, notice, one);
     (void)!write(c, GREETING, strlen(GREETING));
-    for (int left = notices; notices == 0 || left > 0; left -= 64) {
-        size_t wanted = one * (size_t)(notices == 0 || left > 64 ? 64 : left);
+    for (int left = notices; notices == 0 || left > 0; left -= PIECE) {
+        size_t wanted = one * (size_t)(notices == 0 || left > PIECE ? PIECE : left);
 
         if (write(c, piece, wanted) != (ssize_t)wanted)
             break;
@@ -385,9 +386,9 @@ static void test_a_flood_is_read_slowly_and_ended(void **state)
 
     runs_until(f, never, 1000);
     assert_true(ending.keys <= FLOOD_A_SECOND * (ms_since(began) / 1000 + 1));
-    assert_true(runs_until(f, has_ended, FAR_MS));
-    assert_true(ms_since(began) >= 5000); /* a burst may be honest */
-    assert_true(ending.refused);          /* so that it is told */
+    assert_true(runs_until(f, has_ended, 3 * FAR_MS)); /* a busy machine may pause it */
+    assert_true(ms_since(began) >= 5000);              /* a burst may be honest */
+    assert_true(ending.refused);                       /* so that it is told */
     assert_non_null(strstr(ending.text, "more notices than"));
     notices_destroy(notices);
 }
