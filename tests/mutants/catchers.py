@@ -3,11 +3,17 @@ true one, and says what it noticed."""
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
+import sys
+import tempfile
 import time
 
 from faults import ROOT, Broken
+
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+import leftovers  # noqa: E402
 
 # Seconds. Programs that work with real nodes or processes take their time.
 UNIT_PATIENCE = 120
@@ -29,20 +35,24 @@ class Verdict:
 
 
 def run(words, patience, **environment):
-    """Output, exit status (None: it did not end), seconds. A process group of its own, so that nothing is left."""
+    """Output, exit status (None: it did not end), seconds. A process group, a temporary directory and a tag of its own, so that
+    nothing is left of one that was killed."""
     began = time.monotonic()
-    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                             text=True, errors="replace", start_new_session=True, cwd=ROOT,
-                             env={**os.environ, **environment})
-    try:
-        output, _ = child.communicate(timeout=patience)
-        status = child.returncode
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        output, _ = child.communicate()
-        status = None
-    for left in pathlib.Path("/dev/shm").glob(f"holdfast.test-{child.pid}-*"):
-        left.unlink(missing_ok=True)  # a unit test that was killed had no time for it
+    with tempfile.TemporaryDirectory(prefix="m-", ignore_cleanup_errors=True) as place:
+        os.chmod(place, 0o1777)  # some tests run as another user
+        tag = f"{os.environ.get(leftovers.TAG, '')}-{pathlib.Path(place).name}"
+        child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                 text=True, errors="replace", start_new_session=True, cwd=ROOT,
+                                 env={**os.environ, "TMPDIR": place, leftovers.TAG: tag, **environment})
+        try:
+            output, _ = child.communicate(timeout=patience)
+            status = child.returncode
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            output, _ = child.communicate()
+            status = None
+    for left in leftovers.SHM.glob(f"holdfast*{tag}*"):
+        shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
     return output, status, time.monotonic() - began
 
 

@@ -287,6 +287,19 @@ class InOneBuild(unittest.TestCase):
         self.assertEqual(said, {"0": "1", "1": "2", "2": "4", "3": "none"})
 
 
+class Leftovers(unittest.TestCase):
+    """A test that is killed leaves nothing."""
+
+    def test_a_killed_test_leaves_nothing(self):
+        script = 'd=/dev/shm/holdfast-test$HOLDFAST_TEST_TAG-abcdef; mkdir $d; touch $d/journal $TMPDIR/file; echo $TMPDIR $d; sleep 60'
+        for patience, command in ((1, script), (60, script.replace("sleep 60", "true"))):
+            output, status, _ = catchers.run(["sh", "-c", command], patience)
+            self.assertEqual(status, None if patience == 1 else 0)
+            for path in output.split():
+                self.assertFalse(pathlib.Path(path).exists(), path)
+            self.assertEqual(len(set(output.split())), 2)
+
+
 class Schedules(unittest.TestCase):
     """What the simulator is asked for, and what its answer is taken for."""
 

@@ -18,6 +18,7 @@
 #include "shm/compiler.h"
 #include "shm/status.h"
 #include "tests/support/copied.h"
+#include "tests/support/scratch.h"
 
 #define TEST(name) static void name(void **state HF_UNUSED)
 
@@ -31,7 +32,7 @@ static char dir[64], path[80], why[400];
 static int set_up(void **state HF_UNUSED)
 {
     log_init(LOG_LEVEL_ERROR);
-    snprintf(dir, sizeof(dir), "/dev/shm/holdfast-drain-XXXXXX");
+    scratch_path_tmpfs(dir, sizeof(dir));
     if (!mkdtemp(dir))
         return -1;
     snprintf(path, sizeof(path), "%s/drain", dir);

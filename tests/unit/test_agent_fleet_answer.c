@@ -17,6 +17,7 @@
 #include "agent/process/fleet_answer.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
+#include "tests/support/scratch.h"
 #include "tools/common/exit_code.h"
 #include "tools/reader/control.h"
 #include "tools/reader/fleet_told.h"
@@ -347,7 +348,7 @@ TEST(the_agent_answers_with_what_stands_on_the_board)
     char why[512] = "";
     pthread_t thread;
 
-    snprintf(place.dir, sizeof(place.dir), "/tmp/holdfast-fleet-XXXXXX");
+    scratch_path(place.dir, sizeof(place.dir));
     assert_non_null(mkdtemp(place.dir));
     fleet_board_init(&agent.fleet_board);
     assert_int_equal(control_open(&control, &agent, place.dir, NULL), HF_OK);

@@ -20,6 +20,7 @@
 #include "shm/compiler.h"
 #include "shm/status.h"
 #include "tests/support/copied.h"
+#include "tests/support/scratch.h"
 
 #define TEST(name) static void name(void **state HF_UNUSED)
 
@@ -35,7 +36,7 @@ static const char *const text = memory.text;
 static int set_up(void **state HF_UNUSED)
 {
     log_init(LOG_LEVEL_ERROR);
-    snprintf(dir, sizeof(dir), "/dev/shm/holdfast-fleet-XXXXXX");
+    scratch_path_tmpfs(dir, sizeof(dir));
     if (!mkdtemp(dir))
         return -1;
     snprintf(path, sizeof(path), "%s/fleet", dir);

@@ -15,6 +15,7 @@
 #include "shm/bases.h"
 #include "shm/process.h"
 #include "shm/status.h"
+#include "tests/support/scratch.h"
 
 static void test_agent_or_default(void **state)
 {
@@ -61,10 +62,11 @@ static void test_the_users_then_the_systems(void **state)
 static void test_a_directory_of_another_user_is_ignored(void **state)
 {
     struct hf_base bases[HF_BASES_MAX];
-    char dir[] = "/tmp/holdfast-bases.XXXXXX", room[HF_USER_DIR_SIZE], own[64];
+    char dir[HF_USER_DIR_SIZE], room[HF_USER_DIR_SIZE], own[64];
     bool root = geteuid() == 0;
 
     (void)state;
+    scratch_path(dir, sizeof(dir));
     assert_non_null(mkdtemp(dir));
     setenv("XDG_RUNTIME_DIR", dir, 1);
     assert_string_equal(hf_user_dir(room), dir);

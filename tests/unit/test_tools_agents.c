@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include "tests/support/scratch.h"
 #include "tools/reader/agents.h"
 
 #define HF_PAGE 4096 /* the header remains */
@@ -20,7 +21,7 @@ static void set_up(struct here *here)
     char any[HF_TABLE_NAME_MAX], why[READER_WHY_SIZE] = "";
     bool warm;
 
-    strcpy(here->base, "/tmp/hf-agents-XXXXXX");
+    scratch_path(here->base, sizeof(here->base));
     assert_non_null(mkdtemp(here->base));
     fixture_name(any);
     snprintf(here->agent, sizeof(here->agent), "%.60s", strchr(any, '.') + 1);

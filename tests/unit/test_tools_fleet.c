@@ -8,6 +8,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include "tests/support/scratch.h"
 #include "tools/common/exit_code.h"
 #include "tools/doctor/doctor_looks.h"
 #include "tools/reader/fleet_told.h"
@@ -346,7 +347,7 @@ static char base[64], dir[80], path[96];
 static int set_up(void **state)
 {
     (void)state;
-    snprintf(base, sizeof(base), "/tmp/holdfast-fleet-XXXXXX");
+    scratch_path(base, sizeof(base));
     if (!mkdtemp(base) || chmod(base, 0755) < 0)
         return -1;
     snprintf(dir, sizeof(dir), "%s/test", base);

@@ -11,6 +11,7 @@
 
 #include "agent/core/timing.h"
 #include "shm/compiler.h"
+#include "tests/support/scratch.h"
 #include "tools/ask/ask.h"
 #include "tools/ask/fleet_operand.h"
 #include "tools/common/exit_code.h"
@@ -60,7 +61,7 @@ static char base[64], dir[80], path[96], asked[128];
 static int set_up(void **state)
 {
     (void)state;
-    snprintf(base, sizeof(base), "/tmp/holdfast-change-XXXXXX");
+    scratch_path(base, sizeof(base));
     if (!mkdtemp(base) || chmod(base, 0755) < 0)
         return -1;
     snprintf(dir, sizeof(dir), "%s/test", base);
