@@ -83,6 +83,8 @@ void wide_draw(void)
         sim.wide = 1u << WIDE_FAR;
     if (wide_has(WIDE_HOT))
         sim.wide = 1u << WIDE_HOT;
+    if (wide_has(WIDE_RETENTION)) /* a fence record outlives its key */
+        sim.wide &= ~(1u << WIDE_EXCURSIONS);
     if (wide_has(WIDE_CHANGES))
         sim.wide &= 1u << WIDE_CHANGES | 1u << WIDE_SHARED | 1u << WIDE_RATES | 1u << WIDE_DRAINS |
                     1u << WIDE_GROUPS;
