@@ -5,8 +5,7 @@
  * sequence count, then the ring's count of written ones is raised (release). A reader loads the
  * count (acquire), copies an entry, and accepts it only if it still carries the requested number:
  * else it was overwritten meanwhile. Writing is a bounded number of stores and never waits. Rings
- * outlive the agent with the table; a new table begins with empty ones. A table of version 1.0 has
- * none: nothing is written, nothing is found.
+ * outlive the agent with the table; a new table begins with empty ones.
  */
 #ifndef HOLDFAST_SHM_HISTORY_H
 #define HOLDFAST_SHM_HISTORY_H

@@ -5,8 +5,6 @@
 
 uint64_t hf_events_written(const struct hf_table *table, enum hf_event_ring ring)
 {
-    if (table->event_count[ring] == 0)
-        return 0;
     return atomic_load_explicit(&table->header->events_written[ring], memory_order_acquire);
 }
 

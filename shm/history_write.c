@@ -55,8 +55,6 @@ void hf_event_put(struct hf_table *table, enum hf_event_ring ring, const struct 
     uint64_t index = table->events_written[ring];
     struct hf_event entry = *event;
 
-    if (count == 0)
-        return;
     entry.index = index;
     hf_row_store(&table->events[ring][index & (count - 1)], &entry, sizeof(entry));
     table->events_written[ring] = index + 1;
@@ -67,7 +65,7 @@ void hf_renewal_put(struct hf_table *table, uint32_t node, const struct hf_renew
 {
     struct hf_renewal entry = *renewal;
 
-    if (node >= HF_NODES_MAX || table->renewals_kept == 0)
+    if (node >= HF_NODES_MAX)
         return;
     if (++table->renewals_written[node] == 0)
         table->renewals_written[node] = 1;

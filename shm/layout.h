@@ -11,9 +11,9 @@
  * bytes).
  *
  * (!) An agent of another minor version takes the table over as it stands, so that living leases are
- * kept: additions of a later minor may be absent (the writer does without them), and the writer does
- * not touch parts that it does not know. So a new section is no part of the fingerprint, its type and
- * element size are checked in the directory, and its absence is no error.
+ * kept: what a later minor adds may be absent then (the writer does without it), and the writer does
+ * not touch parts that it does not know. So a new section is no part of the fingerprint: its type and
+ * element size are checked in the directory.
  */
 #ifndef HOLDFAST_SHM_LAYOUT_H
 #define HOLDFAST_SHM_LAYOUT_H

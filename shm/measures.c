@@ -33,11 +33,8 @@ unsigned hf_bucket_of(int64_t ns)
 
 void hf_histogram_add(struct hf_table *table, enum hf_histogram_of which, int64_t ns)
 {
-    struct hf_histogram *h;
+    struct hf_histogram *h = &table->measures->histogram[which];
 
-    if (!table->measures)
-        return;
-    h = &table->measures->histogram[which];
     add(&h->bucket[hf_bucket_of(ns)], 1);
     add(&h->sum_ns, ns > 0 ? (uint64_t)ns : 0);
 }
@@ -49,16 +46,12 @@ static bool is_least(enum hf_extreme_of which)
 
 void hf_extreme_add(struct hf_table *table, enum hf_extreme_of which, int64_t value, hf_time now)
 {
-    uint64_t minute = (uint64_t)(now.ns / MINUTE_NS), word;
-    _Atomic uint64_t *at;
-    int64_t before;
+    uint64_t minute = (uint64_t)(now.ns / MINUTE_NS);
+    _Atomic uint64_t *at = &table->measures->extreme[which].window[minute % HF_EXTREME_WINDOWS];
+    uint64_t word = load(at);
+    int64_t before = (int64_t)(word & VALUE_MASK) - 1;
 
-    if (!table->measures)
-        return;
     value = value < 0 ? 0 : value > VALUE_MOST ? VALUE_MOST : value;
-    at = &table->measures->extreme[which].window[minute % HF_EXTREME_WINDOWS];
-    word = load(at);
-    before = (int64_t)(word & VALUE_MASK) - 1;
     /* A minute that is past gives its place up. */
     if (word >> VALUE_BITS == minute && before >= 0 &&
         (is_least(which) ? value >= before : value <= before))
@@ -93,30 +86,23 @@ static enum hf_acquire_failure failure_of(int status)
 
 void hf_failure_add(struct hf_table *table, int status)
 {
-    if (table->measures)
-        add(&table->measures->failed[failure_of(status)], 1);
+    add(&table->measures->failed[failure_of(status)], 1);
 }
 
 void hf_gauge_set(struct hf_table *table, enum hf_gauge_of which, uint64_t value)
 {
-    if (table->measures)
-        atomic_store_explicit(&table->measures->gauge[which], value, memory_order_relaxed);
+    atomic_store_explicit(&table->measures->gauge[which], value, memory_order_relaxed);
 }
 
 void hf_measures_begin(struct hf_table *table)
 {
     _Atomic uint64_t *word = (_Atomic uint64_t *)table->measures;
 
-    for (size_t i = 0; word && i < sizeof(struct hf_measures) / sizeof(*word); i++)
+    for (size_t i = 0; i < sizeof(struct hf_measures) / sizeof(*word); i++)
         atomic_store_explicit(&word[i], 0, memory_order_relaxed);
 }
 
 /* --- reader ----------------------------------------------------------------------------------- */
-
-bool hf_measures_known(const struct hf_table *table)
-{
-    return table->measures;
-}
 
 int64_t hf_bucket_bound_ns(unsigned bucket)
 {
@@ -127,11 +113,9 @@ int64_t hf_bucket_bound_ns(unsigned bucket)
 void hf_histogram_read(const struct hf_table *table, enum hf_histogram_of which,
                        uint64_t ret_counts[HF_BUCKETS], uint64_t *ret_sum_ns)
 {
-    bool known = hf_measures_known(table);
-
     for (int i = 0; i < HF_BUCKETS; i++)
-        ret_counts[i] = known ? load(&table->measures->histogram[which].bucket[i]) : 0;
-    *ret_sum_ns = known ? load(&table->measures->histogram[which].sum_ns) : 0;
+        ret_counts[i] = load(&table->measures->histogram[which].bucket[i]);
+    *ret_sum_ns = load(&table->measures->histogram[which].sum_ns);
 }
 
 int64_t hf_extreme_read(const struct hf_table *table, enum hf_extreme_of which, hf_time now)
@@ -139,7 +123,7 @@ int64_t hf_extreme_read(const struct hf_table *table, enum hf_extreme_of which, 
     uint64_t minute = (uint64_t)(now.ns / MINUTE_NS);
     int64_t found = -1;
 
-    for (int i = 0; hf_measures_known(table) && i < HF_EXTREME_WINDOWS; i++) {
+    for (int i = 0; i < HF_EXTREME_WINDOWS; i++) {
         uint64_t word = load(&table->measures->extreme[which].window[i]);
         int64_t value = (int64_t)(word & VALUE_MASK) - 1;
 
@@ -155,7 +139,7 @@ int64_t hf_extreme_read(const struct hf_table *table, enum hf_extreme_of which, 
 
 uint64_t hf_failure_read(const struct hf_table *table, enum hf_acquire_failure failure)
 {
-    return hf_measures_known(table) ? load(&table->measures->failed[failure]) : 0;
+    return load(&table->measures->failed[failure]);
 }
 
 const char *hf_failure_word(enum hf_acquire_failure failure)
@@ -168,5 +152,5 @@ const char *hf_failure_word(enum hf_acquire_failure failure)
 
 uint64_t hf_gauge_read(const struct hf_table *table, enum hf_gauge_of which)
 {
-    return hf_measures_known(table) ? load(&table->measures->gauge[which]) : 0;
+    return load(&table->measures->gauge[which]);
 }

@@ -2,8 +2,8 @@
  *
  * Who writes: the agent, each histogram, extreme and value from one thread (shm/layout_measures.h). Who reads:
  * anybody who mapped the table. Ordering: each word is one relaxed atomic; a reader may find a value counted in
- * its bucket and not yet in the sum. Nothing waits, and nothing is decided by what is read back. A table without
- * the section: nothing is written, nothing is found. They begin anew with each start of the agent.
+ * its bucket and not yet in the sum. Nothing waits, and nothing is decided by what is read back. They
+ * begin anew with each start of the agent.
  */
 #ifndef HOLDFAST_SHM_MEASURES_H
 #define HOLDFAST_SHM_MEASURES_H
@@ -42,13 +42,10 @@ void hf_measures_begin(struct hf_table *table);
 
 /* --- reader ----------------------------------------------------------------------------------- */
 
-/* Whether the table has them, and the agent that writes it now does. */
-bool hf_measures_known(const struct hf_table *table);
-
 /* The most that is counted in a bucket, ns; INT64_MAX: the last one. */
 int64_t hf_bucket_bound_ns(unsigned bucket);
 
-/* Counts per bucket, not cumulative; all 0 without measures. */
+/* Counts per bucket, not cumulative. */
 void hf_histogram_read(const struct hf_table *table, enum hf_histogram_of which,
                        uint64_t ret_counts[HF_BUCKETS], uint64_t *ret_sum_ns);
 

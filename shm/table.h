@@ -45,12 +45,12 @@ struct hf_table {
     ino_t inode;
     /* history, shm/history.h */
     struct hf_event *events[HF_EVENT_RINGS];
-    uint32_t event_count[HF_EVENT_RINGS]; /* a power of two; 0: the table has no such ring */
-    struct hf_renewal *renewals;          /* HF_NODES_MAX rings of renewals_kept; 0: none */
+    uint32_t event_count[HF_EVENT_RINGS]; /* a power of two */
+    struct hf_renewal *renewals;          /* HF_NODES_MAX rings of renewals_kept */
     uint32_t renewals_kept;
-    struct hf_measures *measures;  /* shm/measures.h; NULL: the table has none */
+    struct hf_measures *measures;  /* shm/measures.h */
     struct hf_waiter_row *waiters; /* shm/waiters.h */
-    uint32_t waiter_rows;          /* 0: the table has none */
+    uint32_t waiter_rows;
     /* the writer's private counts */
     uint64_t events_written[HF_EVENT_RINGS];
     uint32_t renewals_written[HF_NODES_MAX];

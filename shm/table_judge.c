@@ -113,34 +113,17 @@ static bool place_section(const struct hf_table_header *header, uint64_t size,
     return true;
 }
 
-/* Sections that an earlier minor version lacks may be absent, but not damaged. */
-static bool place_later(const struct hf_table_header *h, uint64_t size, struct hf_table_places *p)
+static bool place_history(const struct hf_table_header *h, uint64_t size, struct hf_table_places *p)
 {
     uint64_t count;
 
     for (int ring = 0; ring < HF_EVENT_RINGS; ring++) {
-        enum hf_section_type type = (enum hf_section_type)(HF_SECTION_EVENTS + ring);
-
-        if (!find_section(h, type))
-            continue;
-        if (!place_section(h, size, type, sizeof(struct hf_event), 1, &p->events[ring], &count) ||
+        if (!place_section(h, size, (enum hf_section_type)(HF_SECTION_EVENTS + ring),
+                           sizeof(struct hf_event), 1, &p->events[ring], &count) ||
             count > UINT32_MAX || (count & (count - 1)) != 0)
             return false;
         p->event_count[ring] = (uint32_t)count;
     }
-    if (find_section(h, HF_SECTION_MEASURES) &&
-        !place_section(h, size, HF_SECTION_MEASURES, sizeof(struct hf_measures), 1, &p->measures,
-                       &count))
-        return false;
-    if (find_section(h, HF_SECTION_WAITERS)) {
-        if (!place_section(h, size, HF_SECTION_WAITERS, sizeof(struct hf_waiter_row), 1,
-                           &p->waiters, &count) ||
-            count > UINT32_MAX)
-            return false;
-        p->waiter_rows = (uint32_t)count;
-    }
-    if (!find_section(h, HF_SECTION_RENEWALS))
-        return true;
     if (!place_section(h, size, HF_SECTION_RENEWALS, sizeof(struct hf_renewal), HF_NODES_MAX,
                        &p->renewals, &count) ||
         count > UINT32_MAX)
@@ -157,7 +140,7 @@ static bool place_sections(const struct hf_table_header *h, uint64_t size,
         .text_there = atomic_load_explicit(&h->text_there, memory_order_relaxed),
         .index_there = atomic_load_explicit(&h->index_size, memory_order_relaxed),
     };
-    uint64_t slots, entries, rows, counters;
+    uint64_t slots, entries, rows, counters, measures, waiters;
 
     if (p.slots_there == 0 || h->nodes > HF_NODES_MAX || p.index_there == 0 ||
         (p.index_there & (p.index_there - 1)) != 0)
@@ -170,12 +153,17 @@ static bool place_sections(const struct hf_table_header *h, uint64_t size,
         !place_section(h, size, HF_SECTION_NODES, sizeof(struct hf_node_row), h->nodes, &p.nodes,
                        &rows) ||
         !place_section(h, size, HF_SECTION_COUNTERS, sizeof(uint64_t), 0, &p.counters, &counters) ||
-        p.slots_there > HF_SLOTS_MAX || !place_later(h, size, &p))
+        !place_section(h, size, HF_SECTION_MEASURES, sizeof(struct hf_measures), 1, &p.measures,
+                       &measures) ||
+        !place_section(h, size, HF_SECTION_WAITERS, sizeof(struct hf_waiter_row), 1, &p.waiters,
+                       &waiters) ||
+        p.slots_there > HF_SLOTS_MAX || waiters > UINT32_MAX || !place_history(h, size, &p))
         return false;
     p.slot_room = slots < HF_SLOTS_MAX ? (uint32_t)slots : HF_SLOTS_MAX;
     if (p.text_there > p.text_room)
         p.text_there = p.text_room;
     p.index_room = entries / 2 < UINT32_MAX ? (uint32_t)(entries / 2) : UINT32_MAX;
+    p.waiter_rows = (uint32_t)waiters;
     p.node_rows = rows < HF_NODES_MAX ? (uint32_t)rows : HF_NODES_MAX;
     p.counter_count = counters < HF_COUNTERS ? (uint32_t)counters : HF_COUNTERS;
     *ret_places = p;

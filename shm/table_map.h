@@ -16,8 +16,8 @@ struct hf_table_places {
     uint64_t events[HF_EVENT_RINGS], renewals;
     uint64_t measures; /* 0: none */
     uint64_t waiters;
-    uint32_t waiter_rows;                                /* 0: none */
-    uint32_t event_count[HF_EVENT_RINGS], renewals_kept; /* 0: none */
+    uint32_t waiter_rows; /* 0: none */
+    uint32_t event_count[HF_EVENT_RINGS], renewals_kept;
 };
 
 /* Writes a message for people; never fails. */

@@ -79,8 +79,7 @@ int hf_table_map(int fd, const char *shm_name, const struct stat *st, bool writa
     }
     table.renewals = (struct hf_renewal *)(base + places->renewals);
     table.renewals_kept = places->renewals_kept;
-    if (places->measures)
-        table.measures = (struct hf_measures *)(base + places->measures);
+    table.measures = (struct hf_measures *)(base + places->measures);
     table.waiters = (struct hf_waiter_row *)(base + places->waiters);
     table.waiter_rows = places->waiter_rows;
     if (writable) {

@@ -93,10 +93,9 @@ _Static_assert(sizeof(struct hf_welcome) == 256, "layout");
 /* A guardian, after its welcome, once: the control group (v2) that its job runs in. There is no answer. */
 #define HF_GROUP_MAGIC 0x31474648 /* "HFG1" */
 enum hf_group_fd {
-    HF_FD_GROUP,      /* the directory */
-    HF_FD_GROUP_KILL, /* its cgroup.kill, open for writing */
-    /* Its cgroup.freeze, likewise. An agent that knows two takes two; of a guardian that sends two a group is not frozen. */
-    HF_FD_GROUP_FREEZE,
+    HF_FD_GROUP,        /* the directory */
+    HF_FD_GROUP_KILL,   /* its cgroup.kill, open for writing */
+    HF_FD_GROUP_FREEZE, /* its cgroup.freeze, likewise */
     HF_GROUP_FDS
 };
 struct hf_group {

@@ -350,12 +350,13 @@ static void a_path_proves_nothing(void **state)
 /* As the packaged agent is: neither root nor the job's user. */
 static void an_agent_of_another_user_kills(void **state)
 {
-    int fd, status;
+    int fd, freeze, status;
     pid_t pid, agent;
 
     (void)state;
     NEEDS_GROUPS();
     fd = open_kill(O_WRONLY);
+    freeze = openat(dir, "cgroup.freeze", O_WRONLY | O_CLOEXEC);
     pid = live_in_it();
     agent = fork();
     assert_true(agent >= 0);
@@ -364,12 +365,14 @@ static void an_agent_of_another_user_kills(void **state)
 
         if (setuid(65534) < 0)
             _exit(77);
-        if (job_group_open(hierarchy, dir, fd, -1, &group, &why) < 0 || job_group_is_empty(&group))
+        if (job_group_open(hierarchy, dir, fd, freeze, &group, &why) < 0 ||
+            job_group_is_empty(&group))
             _exit(1);
         job_group_kill(&group);
         _exit(0);
     }
     close(fd);
+    close(freeze);
     assert_int_equal(waitpid(agent, &status, 0), agent);
     assert_true(WIFEXITED(status));
     if (WEXITSTATUS(status) != 0)

@@ -279,31 +279,6 @@ static void leases_count_while_they_are_in_force(void **state)
     hf_table_close(&table);
 }
 
-static void a_table_without_measures(void **state)
-{
-    struct hf_node_row up = {.state = HF_NODE_UP, .id = "a"};
-    struct hf_table table = fixture_table(8);
-    char *text;
-
-    (void)state;
-    table.measures = NULL;
-    hf_gauge_set(&table, HF_GAUGE_READY, 1);
-    text = text_of("a", HF_AGENT_ALIVE, &table);
-    assert_line(text, "holdfast_up{agent=\"a\"} 1");
-    assert_line(text, "holdfast_ready{agent=\"a\"} 0");
-    assert_line(text, "# TYPE holdfast_grants_total counter");
-    assert_lacks(text, "histogram");
-    assert_lacks(text, "holdfast_fleet_version");
-    free(text);
-    hf_node_publish(&table, 0, &up);
-    up.id[0] = 'b';
-    hf_node_publish(&table, 1, &up);
-    text = text_of("a", HF_AGENT_ALIVE, &table);
-    assert_line(text, "holdfast_ready{agent=\"a\"} 1");
-    free(text);
-    hf_table_close(&table);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -317,7 +292,6 @@ int main(void)
         cmocka_unit_test(nodes_have_their_id_and_its_characters_are_escaped),
         cmocka_unit_test(a_damaged_table_gives_no_terminal_an_order),
         cmocka_unit_test(leases_count_while_they_are_in_force),
-        cmocka_unit_test(a_table_without_measures),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

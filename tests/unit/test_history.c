@@ -195,24 +195,6 @@ static void an_entry_whose_writer_was_killed_inside_hides_no_other(void **state)
     hf_table_close(&table);
 }
 
-static void a_table_without_history_is_no_error(void **state)
-{
-    struct hf_table table = new_table();
-    struct hf_renewal renewal = {.keys = 1};
-    struct hf_event event;
-
-    (void)state;
-    memset(table.event_count, 0, sizeof(table.event_count));
-    table.renewals_kept = 0;
-    assert_int_equal(hf_history_begin(&table), 0);
-    put(&table, HF_EVENTS_GRANTS, 1);
-    hf_renewal_put(&table, 0, &renewal);
-    assert_int_equal(hf_events_written(&table, HF_EVENTS_GRANTS), 0);
-    assert_int_equal(hf_event_read(&table, HF_EVENTS_GRANTS, 0, &event), HF_EINVAL);
-    assert_int_equal(hf_renewals_read(&table, 0, &renewal, 1), 0);
-    hf_table_close(&table);
-}
-
 static void whatever_the_header_says_the_reader_stays_inside(void **state)
 {
     static const uint64_t counts[] = {UINT64_MAX, UINT64_C(1) << 63, UINT32_MAX, 77777, 1};
@@ -380,7 +362,6 @@ int main(void)
         cmocka_unit_test(readers_merge_the_rings_by_number),
         cmocka_unit_test(a_later_agent_goes_on_where_the_rings_stand),
         cmocka_unit_test(an_entry_whose_writer_was_killed_inside_hides_no_other),
-        cmocka_unit_test(a_table_without_history_is_no_error),
         cmocka_unit_test(whatever_the_header_says_the_reader_stays_inside),
         cmocka_unit_test(names_are_found_by_hash_where_they_are_cut),
         cmocka_unit_test(the_newest_renewals_come_first),

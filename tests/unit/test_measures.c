@@ -141,29 +141,6 @@ static void failures_are_counted_by_their_reason(void **state)
     hf_table_close(&table);
 }
 
-static void a_table_without_measures_is_no_error(void **state)
-{
-    struct hf_table table = fixture_table(16);
-    uint64_t counts[HF_BUCKETS], sum_ns;
-
-    (void)state;
-    hf_gauge_set(&table, HF_GAUGE_READY, 1);
-    assert_true(hf_measures_known(&table));
-    table.measures = NULL;
-    assert_false(hf_measures_known(&table));
-    hf_histogram_add(&table, HF_HISTOGRAM_WAIT, 1);
-    hf_extreme_add(&table, HF_EXTREME_WAIT, 1, at_minute(1));
-    hf_failure_add(&table, HF_EBUSY);
-    hf_gauge_set(&table, HF_GAUGE_READY, 1);
-    hf_measures_begin(&table);
-    hf_histogram_read(&table, HF_HISTOGRAM_WAIT, counts, &sum_ns);
-    assert_int_equal(counts[0], 0);
-    assert_int_equal(hf_extreme_read(&table, HF_EXTREME_WAIT, at_minute(1)), -1);
-    assert_int_equal(hf_failure_read(&table, HF_FAILED_BUSY), 0);
-    assert_int_equal(hf_gauge_read(&table, HF_GAUGE_READY), 0);
-    hf_table_close(&table);
-}
-
 static void they_begin_anew_with_a_start(void **state)
 {
     struct hf_table_spec spec = fixture_spec(16);
@@ -203,7 +180,6 @@ int main(void)
         cmocka_unit_test(zero_is_a_value_and_the_largest_is_kept),
         cmocka_unit_test(of_margins_the_least_is_kept),
         cmocka_unit_test(failures_are_counted_by_their_reason),
-        cmocka_unit_test(a_table_without_measures_is_no_error),
         cmocka_unit_test(they_begin_anew_with_a_start),
     };
 

@@ -69,23 +69,6 @@ static void a_damaged_row_is_refused_and_hides_no_other(void **state)
     hf_table_close(&table);
 }
 
-static void a_table_without_rows_tells_of_none(void **state)
-{
-    struct hf_table table = fixture_table(16);
-    struct hf_waiter_row row;
-    struct waiting waiting;
-
-    (void)state;
-    put(&table, 0, "a", 1, 1);
-    table.waiter_rows = 0;
-    hf_waiters_begin(&table);
-    assert_int_equal(hf_waiters_room(&table), 0);
-    assert_int_equal(hf_waiter_read(&table, 0, &row), HF_EINVAL);
-    waiting_read(&table, &alive, "", 0, false, &waiting);
-    assert_false(waiting.known);
-    hf_table_close(&table);
-}
-
 static void a_start_begins_with_none(void **state)
 {
     struct hf_table_spec spec = fixture_spec(16);
@@ -167,7 +150,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_row_comes_back_until_it_is_cleared),
         cmocka_unit_test(a_damaged_row_is_refused_and_hides_no_other),
-        cmocka_unit_test(a_table_without_rows_tells_of_none),
         cmocka_unit_test(a_start_begins_with_none),
         cmocka_unit_test(places_are_by_name_in_the_order_of_the_requests),
         cmocka_unit_test(nobody_waits_for_an_agent_that_is_gone),

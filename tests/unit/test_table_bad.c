@@ -207,19 +207,19 @@ static const struct poke pokes[] = {
     FIELD(sections[NODES].elem_size, 511, HF_ETABLE, "section"),
     FIELD(sections[INDEX].elem_count, 255, HF_ETABLE, "section"),
     FIELD(sections[COUNTERS].length, 7, HF_ETABLE, "section"),
-    FIELD(sections[EVENTS].type, 0, 0, ""), /* of an earlier minor version: no history */
-    FIELD(sections[RENEWALS].type, 0, 0, ""),
+    FIELD(sections[EVENTS].type, 0, HF_ETABLE, "section"),
+    FIELD(sections[RENEWALS].type, 0, HF_ETABLE, "section"),
     FIELD(sections[EVENTS].elem_size, 191, HF_ETABLE, "section"),
     FIELD(sections[EVENTS].elem_count, 1000, HF_ETABLE, "section"),
     FIELD(sections[EVENTS].elem_count, 0, HF_ETABLE, "section"),
     FIELD(sections[EVENTS + 3].offset, 1 << 30, HF_ETABLE, "section"),
     FIELD(sections[RENEWALS].elem_count, HF_NODES_MAX - 1, HF_ETABLE, "section"),
     FIELD(sections[RENEWALS].length, UINT64_MAX, HF_ETABLE, "section"),
-    FIELD(sections[MEASURES].type, 0, 0, ""), /* of an earlier minor version: no measures */
+    FIELD(sections[MEASURES].type, 0, HF_ETABLE, "section"),
     FIELD(sections[MEASURES].elem_size, sizeof(struct hf_measures) - 8, HF_ETABLE, "section"),
     FIELD(sections[MEASURES].elem_count, 0, HF_ETABLE, "section"),
     FIELD(sections[MEASURES].offset, UINT64_MAX - 63, HF_ETABLE, "section"),
-    FIELD(sections[WAITERS].type, 0, 0, ""), /* likewise: nobody is told who waits */
+    FIELD(sections[WAITERS].type, 0, HF_ETABLE, "section"),
     FIELD(sections[WAITERS].elem_size, sizeof(struct hf_waiter_row) - 8, HF_ETABLE, "section"),
     FIELD(sections[WAITERS].elem_count, HF_WAITERS_SHOWN + 1, HF_ETABLE, "section"),
     FIELD(sections[WAITERS].elem_count, 0, HF_ETABLE, "section"),

@@ -235,7 +235,6 @@ void exposition_write(const struct exposition *e, const struct hf_table *table, 
     write_counters(&m);
     write_losses(&m);
     write_leases(&m);
-    if (hf_measures_known(table))
-        exposition_measures(&m);
+    exposition_measures(&m);
     exposition_nodes(&m);
 }

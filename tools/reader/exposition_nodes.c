@@ -133,16 +133,10 @@ static void write_reasons(const struct hf_metrics *m, const struct rows *rows)
                            hf_why_failed(rows->row[i].error_class)->word, 1);
 }
 
-/* The agent knows it best. A table may be without measures. */
-static void write_ready(const struct hf_metrics *m, const struct rows *rows)
+static void write_ready(const struct hf_metrics *m)
 {
-    uint32_t voting = 0;
-    bool ready;
+    bool ready = hf_gauge_read(m->table, HF_GAUGE_READY) != 0;
 
-    for (int i = 0; i < rows->count; i++)
-        voting += votes(m, &rows->row[i]) > 0;
-    ready = hf_measures_known(m->table) ? hf_gauge_read(m->table, HF_GAUGE_READY) != 0
-                                        : voting >= hf_table_terms(m->table).quorum;
     hf_metric_gauge(m, "ready",
                     "1: the agent is alive, a quorum of nodes may vote and takes writes",
                     ready && strcmp(m->e->state, HF_AGENT_ALIVE) == 0);
@@ -153,7 +147,7 @@ void exposition_nodes(const struct hf_metrics *m)
     struct rows rows;
 
     read_rows(m, &rows);
-    write_ready(m, &rows);
+    write_ready(m);
     hf_metric_head(m, "node_state", HF_METRIC_GAUGE,
                    "1 for the state that the node is in; none: no agent runs that knows it");
     for (int i = 0; i < rows.count; i++)

@@ -38,8 +38,7 @@ void waiting_read(const struct hf_table *table, const struct life *life, const v
                   size_t prefix_len, bool whole, struct waiting *ret_waiting)
 {
     uint32_t rows = hf_waiters_room(table);
-    struct waiting waiting = {.known = rows > 0 &&
-                                       (life->verdict == LIFE_ALIVE || life->verdict == LIFE_HUNG)};
+    struct waiting waiting = {.known = life->verdict == LIFE_ALIVE || life->verdict == LIFE_HUNG};
 
     if (waiting.known) {
         waiting.all = hf_counter_read(table, HF_COUNTER_WAITERS);

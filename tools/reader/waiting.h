@@ -16,7 +16,7 @@ struct waiting_one {
 };
 
 struct waiting {
-    bool known; /* false: the agent does not tell, or is gone and nobody waits for it */
+    bool known; /* false: the agent is gone, and nobody waits for it */
     struct waiting_one *items;
     size_t count;
     uint64_t all; /* that wait for any name: more than the table can show, perhaps */

@@ -129,11 +129,10 @@ static void tell_stubborn(struct group *g)
     g->told_stubborn = true;
     job_group_path(&g->job, path);
     log_warn("the job of process %" PRIu32 " (user %" PRIu32
-             ") does not die, as a process whose main thread has ended and whose others run; %s, "
-             "and its lock is not released, it lapses; end it as root: xargs kill -9 < "
-             "%s/cgroup.procs",
-             g->client->pid, g->client->uid,
-             g->job.freeze_fd >= 0 ? "it is frozen, so it acts no more" : "it runs on", path);
+             ") does not die, as a process whose main thread has ended and whose others run; it is "
+             "frozen, so it acts no more, and its lock is not released, it lapses; end it as root: "
+             "xargs kill -9 < %s/cgroup.procs",
+             g->client->pid, g->client->uid, path);
 }
 
 static void kill_all(struct group *g, hf_time now, bool empty)
@@ -337,7 +336,7 @@ bool groups_take(struct groups *groups, struct session *s)
         count = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
         memcpy(fds, CMSG_DATA(c), (size_t)count * sizeof(int));
     }
-    if (count >= HF_FD_GROUP_FREEZE) /* an older guardian sends two */
+    if (count == HF_GROUP_FDS)
         why = take(groups, s, fds);
     /* Descriptors that were taken are the group's. */
     close_fds(fds, why ? count : HF_FD_GROUP + 1);

@@ -91,7 +91,7 @@ int job_group_open(dev_t hierarchy, int directory, int kill_fd, int freeze_fd,
         *ret_why = "it did not open the group's cgroup.kill for writing";
         return HF_EINVAL;
     }
-    if (freeze_fd >= 0 && !is_its(hierarchy, directory, "cgroup.freeze", freeze_fd)) {
+    if (!is_its(hierarchy, directory, "cgroup.freeze", freeze_fd)) {
         *ret_why = "it did not open the group's cgroup.freeze for writing";
         return HF_EINVAL;
     }
@@ -109,8 +109,7 @@ void job_group_close(struct job_group *group)
 {
     close(group->events_fd);
     close(group->kill_fd);
-    if (group->freeze_fd >= 0)
-        close(group->freeze_fd);
+    close(group->freeze_fd);
 }
 
 void job_group_kill(const struct job_group *group)
@@ -119,8 +118,7 @@ void job_group_kill(const struct job_group *group)
      * group that was removed. */
     (void)!pwrite(group->kill_fd, "1", 1, 0);
     /* The frozen die of SIGKILL as others do. */
-    if (group->freeze_fd >= 0)
-        (void)!pwrite(group->freeze_fd, "1", 1, 0);
+    (void)!pwrite(group->freeze_fd, "1", 1, 0);
 }
 
 void job_group_path(const struct job_group *group, char path[JOB_GROUP_PATH_MAX])

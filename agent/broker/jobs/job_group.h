@@ -16,7 +16,7 @@
 
 struct job_group {
     int kill_fd;
-    int freeze_fd; /* -1: of an older guardian, which sends none */
+    int freeze_fd;
     int events_fd; /* EPOLLPRI: to be read again */
     bool removed;  /* it stays empty; `events_fd` is never quiet again */
 };
@@ -24,7 +24,7 @@ struct job_group {
 /* The device of this host's hierarchy. False: none is visible here. */
 bool job_group_hierarchy(dev_t *ret_device);
 
-/* HF_OK: `kill_fd` and `freeze_fd` (-1: none) are the group's from then on. HF_EINVAL: it is no group, and
+/* HF_OK: `kill_fd` and `freeze_fd` are the group's from then on. HF_EINVAL: it is no group, and
  * why; they stay the caller's. The directory's descriptor does in either case. */
 int job_group_open(dev_t hierarchy, int directory, int kill_fd, int freeze_fd,
                    struct job_group *ret_group, const char **ret_why);
