@@ -59,22 +59,12 @@ static size_t put_seats(char *to, const char *word, const struct fleet_seat *sea
     return length;
 }
 
-static uint64_t format_of(const struct fleet_record *r)
-{
-    if (r->version == 1)
-        return 1;
-    for (int i = 0; i < r->before_count; i++)
-        if (r->before[i].gone && fleet_record_stays(r, &r->before[i]))
-            return 3;
-    return 2;
-}
-
 size_t fleet_record_text(const struct fleet_record *r, char ret_text[FLEET_TEXT_SIZE])
 {
     size_t length = (size_t)snprintf(ret_text, OTHERS_MOST,
-                                     "holdfast-fleet %" PRIu64 "\nfleet %s\nversion %" PRIu64
+                                     "holdfast-fleet %d\nfleet %s\nversion %" PRIu64
                                      "\nstate %s\nttl_max %" PRId64 "\nkeys %s\n",
-                                     format_of(r), r->fleet, r->version, state_names[r->state],
+                                     FLEET_FORMAT, r->fleet, r->version, state_names[r->state],
                                      r->ttl_max_ms, r->keys);
 
     length += put_seats(ret_text + length, "seat", r->seat, r->count);
@@ -244,7 +234,7 @@ static bool take_seats(struct rest *r, const char *word, struct fleet_seat ret_s
 }
 
 /* Only what was there before can be on its way to something else, or gone. */
-static bool fits_version(const struct fleet_record *r, uint64_t format)
+static bool fits_version(const struct fleet_record *r)
 {
     for (int i = 0; i < r->count; i++)
         if (r->seat[i].gone)
@@ -253,8 +243,8 @@ static bool fits_version(const struct fleet_record *r, uint64_t format)
         if (r->before[i].gone && r->state != FLEET_CHANGING)
             return false;
     if (r->version == 1)
-        return format == 1 && r->before_count == 0 && r->state != FLEET_CHANGING;
-    return format == format_of(r) && r->before_count > 0 && r->state != FLEET_FOUNDING;
+        return r->before_count == 0 && r->state != FLEET_CHANGING;
+    return r->before_count > 0 && r->state != FLEET_FOUNDING;
 }
 
 static bool take_before(struct rest *r, struct fleet_record *f)
@@ -263,7 +253,7 @@ static bool take_before(struct rest *r, struct fleet_record *f)
            take_seats(r, "before ", f->before, &f->before_count);
 }
 
-static bool take_record(struct rest *r, uint64_t format, struct fleet_record *ret_record)
+static bool take_record(struct rest *r, struct fleet_record *ret_record)
 {
     struct fleet_record *f = ret_record;
 
@@ -274,7 +264,7 @@ static bool take_record(struct rest *r, uint64_t format, struct fleet_record *re
         return false;
     if (r->at < r->end && !take_before(r, f))
         return false;
-    return r->at == r->end && fits_version(f, format);
+    return r->at == r->end && fits_version(f);
 }
 
 static bool is_text_of(const char *text, size_t length, const struct fleet_record *record)
@@ -295,7 +285,7 @@ int fleet_record_read(const char *text, size_t length, struct fleet_record *ret_
         return HF_EINVAL;
     if (format > FLEET_FORMAT)
         return HF_EVERSION;
-    if (!take_record(&rest, format, &record) || !is_text_of(text, length, &record))
+    if (!take_record(&rest, &record) || !is_text_of(text, length, &record))
         return HF_EINVAL;
     *ret_record = record;
     return HF_OK;

@@ -19,9 +19,7 @@
 #include "shm/layout.h"
 #include "shm/nstime.h"
 
-/* The latest format of texts. A text has the earliest one that says what it says: version 1 has 1, a later one 2, and 3 if a
- * member that stays is gone. So a build refuses in words only what it does not know. */
-#define FLEET_FORMAT     3
+#define FLEET_FORMAT     1  /* of texts */
 #define FLEET_ID_LEN     40 /* hex characters */
 #define FLEET_DIGEST_LEN 8
 /* Bytes of a text with its NUL: two lists of nodes, each byte of ids and addresses escaped. */

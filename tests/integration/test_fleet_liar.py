@@ -73,7 +73,7 @@ def later(node, number, state, seats, before=None):
     keys = re.search(r"(?m)^keys \S+$", text)[0]
     ttl = re.search(r"(?m)^ttl_max \d+$", text)[0]
     was = before or re.findall(r"(?m)^seat (\S+ \S+)$", text)
-    lines = ["holdfast-fleet 2", head, f"version {number}", f"state {state}", ttl, keys]
+    lines = ["holdfast-fleet 1", head, f"version {number}", f"state {state}", ttl, keys]
     lines += [f"seat {seat}" for seat in seats] + [ttl.replace("ttl_max", "ttl_max_before")]
     return "\n".join(lines + [f"before {seat}" for seat in was]) + "\n"
 
