@@ -289,7 +289,8 @@ class Fleet:
         for pid in pids:
             if pid == host.agent.pid:
                 time.sleep(0.1)
-            os.kill(pid, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):  # a guardian that goes on ends others of its job
+                os.kill(pid, signal.SIGCONT)
 
     # --- looking ---
 

@@ -426,7 +426,7 @@ def pinned(run):
         grew = charged_kib() - before
         print(f"# {count} attaches pin {kib} KiB; charged to the agent: {grew} KiB more")
         assert count > 150, count
-        assert kib == 40 * count, (count, kib)
+        assert 20 * count < kib <= 40 * count, (count, kib)  # a pipe is short where its user has many
         assert grew < 8 * count, (grew, count)
         pinner.popen.stdin.close()
         assert pinner.wait() == 0
