@@ -327,4 +327,4 @@ def races(lab):
     fleet.start_crew(hold_ms=0, long_ms=1500, pause_ms=2, wait_ms=12, idle_us=200)
     time.sleep(max(20, lab.seconds / 2))
     fleet.tell("races")
-    lab.row.add(fleet.finish(), Expected(losses=0))
+    lab.row.add(fleet.finish(), Expected(losses=0, wait_s=4))  # nothing is out of order, and 24 contenders fill a busy machine
