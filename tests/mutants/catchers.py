@@ -1,5 +1,6 @@
 """Who may notice a mutant: unit tests, scenarios, the simulator. Each runs on a build that is given, a mutant's or the
 true one, and says what it noticed."""
+import contextlib
 import os
 import pathlib
 import re
@@ -36,21 +37,23 @@ class Verdict:
 
 def run(words, patience, **environment):
     """Output, exit status (None: it did not end), seconds. A process group, a temporary directory and a tag of its own, so that
-    nothing is left of one that was killed."""
+    nothing is left of one that was killed: a group of this session, which tests/run weighs and stops as a whole. A process that
+    outlives the program holds up nobody: the output is no pipe."""
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="m-", ignore_cleanup_errors=True) as place:
+    with tempfile.TemporaryDirectory(prefix="m-", ignore_cleanup_errors=True) as place, tempfile.TemporaryFile() as said:
         os.chmod(place, 0o1777)  # some tests run as another user
         tag = f"{os.environ.get(leftovers.TAG, '')}-{pathlib.Path(place).name}"
-        child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                 text=True, errors="replace", start_new_session=True, cwd=ROOT,
+        child = subprocess.Popen(words, stdout=said, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, process_group=0, cwd=ROOT,
                                  env={**os.environ, "TMPDIR": place, leftovers.TAG: tag, **environment})
         try:
-            output, _ = child.communicate(timeout=patience)
-            status = child.returncode
+            status = child.wait(patience)
         except subprocess.TimeoutExpired:
+            status = child.poll()  # it may have ended while this process stood still
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
-            output, _ = child.communicate()
-            status = None
+        child.wait()
+        said.seek(0)
+        output = said.read().decode(errors="replace")
     for left in leftovers.SHM.glob(f"holdfast*{tag}*"):
         shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
     return output, status, time.monotonic() - began
@@ -93,7 +96,8 @@ class Unit(Catcher):
         failed = re.findall(r"^\[  (?:FAILED |ERROR  ) \] (?:\S+: )?(\w+)$", output, re.M)
         by = f"{self.program}: " + (", ".join(dict.fromkeys(failed)) or
                                     ("it does not end" if status is None else f"it ends with {status}"))
-        noticed = self.function in failed if self.function else status != 0
+        aborted = status == -signal.SIGABRT and self.alone  # an assertion of the product is as good as one of the test
+        noticed = self.function in failed or bool(aborted) if self.function else status != 0
         return Verdict(noticed, by if status != 0 else "", f"{seconds:.1f} s")
 
 

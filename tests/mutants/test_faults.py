@@ -8,6 +8,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import types
 import unittest
 import unittest.mock
@@ -298,6 +299,35 @@ class Leftovers(unittest.TestCase):
             for path in output.split():
                 self.assertFalse(pathlib.Path(path).exists(), path)
             self.assertEqual(len(set(output.split())), 2)
+
+
+class Runs(unittest.TestCase):
+    """How a catcher is run."""
+
+    def test_what_outlives_a_program_holds_up_nobody(self):
+        output, status, seconds = catchers.run(["sh", "-c", "sleep 30 & echo $!"], 20)
+        self.assertEqual(status, 0)
+        self.assertLess(seconds, 15)
+        left = pathlib.Path(f"/proc/{int(output)}/cmdline")
+        for _ in range(100):
+            if not left.exists() or not left.read_text():  # a zombie has none
+                return
+            time.sleep(0.1)
+        self.fail("it is still there")
+
+    def test_a_program_that_does_not_end(self):
+        output, status, _ = catchers.run(["sh", "-c", "echo before; sleep 30"], 1)
+        self.assertEqual((output, status), ("before\n", None))
+
+    def test_an_abort_is_noticed_by_a_test_that_runs_alone(self):
+        with tempfile.TemporaryDirectory() as place:
+            made = pathlib.Path(place)
+            (made / "tests").mkdir()
+            for program in ("test_a", catchers.IN_ORDER[0]):
+                (made / "tests" / program).write_text("#!/bin/sh\nkill -ABRT $$\n")
+                (made / "tests" / program).chmod(0o755)
+            self.assertTrue(catchers.Unit("test_a it_holds")(made, None).noticed)
+            self.assertFalse(catchers.Unit(f"{catchers.IN_ORDER[0]} it_holds")(made, None).noticed)
 
 
 class Schedules(unittest.TestCase):

@@ -4,13 +4,16 @@ no second run.
 
     tests/support/test_runner.py [-k PART_OF_A_NAME]
 """
+import contextlib
 import os
 import pathlib
+import pty
 import signal
 import subprocess
 import sys
 import tempfile
 import textwrap
+import types
 import unittest
 
 sys.dont_write_bytecode = True
@@ -60,6 +63,92 @@ class Runner(unittest.TestCase):
         self.assertEqual((code, outcome), (0, ["again a: two", "ok a: one", "ok a: two"]))
         self.assertIn("again integration: a: two", said)
         self.assertIn("slow", (self.root / "build/test-logs/integration-a.first.log").read_text())
+
+    def noisy(self, text):
+        (self.root / "tests/known-noisy.txt").write_text(text)
+
+    def test_strictly_what_passes_only_the_second_time_has_failed(self):
+        self.program("a", "print('ok one'); print('ok two' if again else 'not ok two'); sys.exit(not again)")
+        code, said, outcome = self.run_it("--strict")
+        self.assertEqual((code, outcome), (1, ["not ok a: two", "ok a: one"]))
+        self.assertIn("passed only the second time: two", said)
+
+    def test_strictly_a_known_noise_is_told(self):
+        self.program("a", "print('ok one'); print('ok two' if again else 'not ok two'); sys.exit(not again)")
+        self.noisy("# a comment\n\nintegration: a: two # its neighbour's clock\n")
+        self.assertEqual(self.run_it("--strict")[0::2], (0, ["again a: two", "ok a: one", "ok a: two"]))
+        (self.root / "a.ran").unlink()
+        self.noisy("integration: a: one # another test's reason\n")
+        self.assertEqual(self.run_it("--strict")[0::2], (1, ["not ok a: two", "ok a: one"]))
+
+    def test_strictly_a_machine_that_stood_still_is_told(self):
+        program = runner.Program("integration", "a-2", [], [("ok", "one"), ("ok", "two")], again=["two"], stood_s=0.3)
+        runner.judge_second_time(program, {})
+        self.assertEqual(runner.failed_tests(program), [])
+        program.stood_s = 0
+        runner.judge_second_time(program, {"integration: a: two": "its shard has no part in its name"})
+        self.assertEqual(runner.failed_tests(program), [])
+        runner.judge_second_time(program, {})
+        self.assertEqual(runner.failed_tests(program), ["two"])
+
+    def test_the_list_of_known_noises(self):
+        path = self.root / "tests/known-noisy.txt"
+        self.assertEqual(runner.known_noisy(path), {})
+        self.noisy("integration: a: two\n")
+        with self.assertRaisesRegex(SystemExit, "no reason"):
+            runner.known_noisy(path)
+        self.noisy("".join(f"integration: a: {i} # slow\n" for i in range(runner.NOISY_MOST + 1)))
+        with self.assertRaisesRegex(SystemExit, "at most 5 may stand there"):
+            runner.known_noisy(path)
+        folder = pathlib.Path(runner.__file__).parent.parent
+        for name in runner.known_noisy(folder / "known-noisy.txt"):
+            kind, file, test = name.split(": ", 2)
+            self.assertIn(test, next((folder / kind).glob(f"test_{file}.*")).read_text())
+
+    def test_the_command_that_repeats_a_failure(self):
+        self.program("a", "print('not ok it fails'); sys.exit(1)")
+        said = self.run_it()[1]
+        self.assertIn("alone: HOLDFAST_BUILD=build tests/integration/test_a.py -k 'it fails'", said)
+        options = types.SimpleNamespace(build=runner.ROOT / "build-asan", sanitize="address")
+        unit = runner.Program("unit", "x", [str(runner.ROOT / "build-asan/tests/test_x")], tests={"it"})
+        self.assertEqual(runner.alone(unit, "it", options), "HOLDFAST_ONLY_TEST=it build-asan/tests/test_x")
+        self.assertEqual(runner.alone(unit, "leaves nothing behind", options), "build-asan/tests/test_x")
+
+    def test_a_process_that_is_left(self):
+        self.program("a", """
+            left = subprocess.Popen(['sleep', '60'], start_new_session=True)
+            pathlib.Path({str(self.root)!r}, 'left').write_text(str(left.pid))
+            print('ok one')""".replace("{str(self.root)!r}", repr(str(self.root))))
+        code, _, outcome = self.run_it()
+        self.assertEqual((code, outcome), (1, ["not ok a: leaves nothing behind", "ok a: one"]))
+        command = pathlib.Path("/proc", (self.root / "left").read_text(), "cmdline")
+        self.assertFalse(command.exists() and command.read_text())
+
+    def test_progress_on_a_terminal(self):
+        for name in ("a", "b"):
+            self.program(name, "print('ok one')")
+        said = self.on_a_terminal()
+        self.assertRegex(said, r"build: 1 of 2 programs, about \d+ s left")
+        self.assertNotIn("programs, about", self.run_it()[1])
+
+    def test_the_first_failure_is_shown_at_once(self):
+        self.program("a", "print('ok one' if again else 'not ok one\\n    because'); sys.exit(not again)")
+        self.program("b", "time.sleep(1); print('ok two')")
+        said = self.run_it()[1]
+        self.assertLess(said.index("because"), said.index("integration: b: 1 passed"))
+
+    def on_a_terminal(self):
+        """What it prints where its stdout is one."""
+        ours, its = pty.openpty()
+        with subprocess.Popen([sys.executable, "-c", MAIN, self.root, "--build", self.root / "build", "--kind", "integration"], stdout=its,
+                              env={**os.environ, "PYTHONPATH": str(pathlib.Path(runner.__file__).parent)}):
+            os.close(its)
+            said = b""
+            with contextlib.suppress(OSError):  # EIO: its other end is closed
+                while part := os.read(ours, 4096):
+                    said += part
+        os.close(ours)
+        return said.decode()
 
     def test_what_fails_twice_has_failed(self):
         self.program("a", "print('not ok two\\n    the', 'second' if again else 'first'); sys.exit(1)")
@@ -156,6 +245,13 @@ class Runner(unittest.TestCase):
         self.assertEqual(self.run_it("--sanitize", "thread", "--full")[2], sanitized)
         self.assertEqual(self.run_it("--sanitize", "thread", "--only", "examples")[2], sanitized[2:])
         self.assertEqual(self.run_it("--timed")[2], ["ok a: --only timed", "ok examples: all"])
+        self.program("simulator", "print('ok', *sys.argv[3:] or ['all'])")
+        with open(self.root / "tests/integration/test_simulator.py", "a") as file:
+            file.write(f'"""{quick}"""\n')
+        self.assertIn("ok simulator: all", self.run_it("--timed")[2])
+        self.assertNotIn("simulator", str(self.run_it("--sanitize", "address", "--brief")[2]))
+        self.assertIn("ok simulator: --only sanitized", self.run_it("--sanitize", "address")[2])
+        (self.root / "tests/integration/test_simulator.py").unlink()
         self.assertEqual(self.run_it()[2], ["ok a: all", "ok b: all", "ok examples: all"])
 
     def test_a_pattern_that_matches_nothing(self):
