@@ -22,6 +22,13 @@ int hfc_acquire_check_name(const void *name, size_t name_len)
     return HF_OK;
 }
 
+int hfc_name_check(const hf_client *client, const void *name, size_t name_len)
+{
+    int status = hfc_client_check(client);
+
+    return status < 0 ? status : hfc_acquire_check_name(name, name_len);
+}
+
 /* Options must be off that only later versions know. */
 static bool is_empty(const uint8_t *bytes, size_t count)
 {

@@ -215,6 +215,8 @@ int hfc_acquire_check_own(hf_client *client, const struct hf_acquire_options *op
 /* What is granted to this request is this thread's. */
 void hfc_acquire_of_thread(hf_op *op) REQUIRES(hfc_locked);
 int hfc_acquire_check_name(const void *name, size_t name_len);
+/* The same, of a call by name. */
+int hfc_name_check(const hf_client *client, const void *name, size_t name_len);
 int hfc_acquire_begin(hf_client *client, const struct hf_acquire_options *options, hf_op **ret_op)
     REQUIRES(hfc_locked);
 /* Releases what the op was granted, without waiting for it. */

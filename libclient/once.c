@@ -129,11 +129,9 @@ int hf_once_ended(hf_lease *lease, int64_t period_ms, int end, int code)
 static int of_name(hf_client *client, const void *name, size_t name_len, uint32_t flags,
                    struct hf_completion_entry *ret_found)
 {
-    int status = hfc_client_check(client);
+    int status = hfc_name_check(client, name, name_len);
     hf_op *op;
 
-    if (status == HF_OK)
-        status = hfc_acquire_check_name(name, name_len);
     if (status < 0)
         return status;
     hfc_lock(client);

@@ -83,12 +83,10 @@ int hf_begin_killing(hf_lease *lease)
 int hf_ask(hf_client *client, const void *name, size_t name_len)
 {
     hf_op *op;
-    int status = hfc_client_check(client);
+    int status = hfc_name_check(client, name, name_len);
 
     if (status < 0)
         return status;
-    if (!name || name_len == 0 || name_len > HF_NAME_MAX)
-        return hfc_fail(HF_ENAME, NULL);
     hfc_lock(client);
     op = hfc_op_new(client, &ask_kind);
     if (!op) {

@@ -6,13 +6,6 @@
 
 #include "shm/hex.h"
 
-static int check(const hf_client *client, const void *name, size_t name_len)
-{
-    int status = hfc_client_check(client);
-
-    return status < 0 ? status : hfc_acquire_check_name(name, name_len);
-}
-
 static void fill(const struct hf_completion_entry *found, uint32_t nodes, struct hf_who_info *who)
 {
     *who = (struct hf_who_info){.size = sizeof(*who),
@@ -119,7 +112,7 @@ int hf_who(hf_client *client, const void *name, size_t name_len, struct hf_who_i
 {
     struct question q = {.kind = &query_kind, .name = name, .name_len = name_len};
     struct hf_completion_entry found;
-    int status = check(client, name, name_len);
+    int status = hfc_name_check(client, name, name_len);
     uint32_t nodes;
 
     if (status < 0)
@@ -142,7 +135,7 @@ int hf_wait_free(hf_client *client, const void *name, size_t name_len, int64_t w
                          .progress = progress,
                          .arg = arg};
     struct hf_completion_entry found;
-    int status = check(client, name, name_len);
+    int status = hfc_name_check(client, name, name_len);
     uint32_t nodes;
 
     if (status < 0)
@@ -166,7 +159,7 @@ int hf_force(hf_client *client, const void *name, size_t name_len, const struct 
 {
     struct question q = {.kind = &force_kind, .name = name, .name_len = name_len};
     struct hf_completion_entry found;
-    int status = check(client, name, name_len);
+    int status = hfc_name_check(client, name, name_len);
     uint32_t nodes;
 
     if (status < 0)
