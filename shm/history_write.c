@@ -1,3 +1,4 @@
+#include "shm/assert.h"
 #include "shm/history.h"
 
 #include <string.h>
@@ -55,6 +56,9 @@ void hf_event_put(struct hf_table *table, enum hf_event_ring ring, const struct 
     uint64_t index = table->events_written[ring];
     struct hf_event entry = *event;
 
+    hf_assert((count & (count - 1)) == 0, "ring %d of %u", (int)ring, (unsigned)count);
+    hf_assert(event->kind != HF_EVENT_NONE, "ring %d, index %llu", (int)ring,
+              (unsigned long long)index);
     entry.index = index;
     hf_row_store(&table->events[ring][index & (count - 1)], &entry, sizeof(entry));
     table->events_written[ring] = index + 1;
@@ -69,6 +73,7 @@ void hf_renewal_put(struct hf_table *table, uint32_t node, const struct hf_renew
         return;
     if (++table->renewals_written[node] == 0)
         table->renewals_written[node] = 1;
+    hf_assert(table->renewals_written[node] != 0, "node %u", (unsigned)node);
     entry.index = table->renewals_written[node];
     hf_row_store(&table->renewals[node * table->renewals_kept + entry.index % table->renewals_kept],
                  &entry, sizeof(entry));
@@ -78,6 +83,7 @@ void hf_event_name(const struct hf_table *table, struct hf_event *event, const v
                    size_t name_len)
 {
     event->name_hash = hf_name_hash(table->header->index_key, name, name_len);
+    hf_assert(name_len <= HF_NAME_MAX, "name_len %zu", name_len);
     event->text_len = (uint8_t)name_len;
     memcpy(event->text, name, hf_event_text_kept(event));
 }

@@ -1,4 +1,5 @@
 /* The agent's side of the name index. */
+#include "shm/assert.h"
 #include "shm/index.h"
 
 #include "shm/index_probe.h"
@@ -18,8 +19,24 @@ uint32_t hf_index_size_for(uint32_t capacity)
     return size;
 }
 
+/* The writer's own counts. */
+static void check(const struct hf_table *table)
+{
+    hf_assert(table->index_size && (table->index_size & (table->index_size - 1)) == 0,
+              "index_size %u", (unsigned)table->index_size);
+    hf_assert(table->index_size <= table->index_there, "index_size %u, index_there %u",
+              (unsigned)table->index_size, (unsigned)table->index_there);
+    hf_assert(table->index_there <= table->index_room, "index_there %u, index_room %u",
+              (unsigned)table->index_there, (unsigned)table->index_room);
+    hf_assert(table->index_tombs <= table->index_size, "index_tombs %u, index_size %u",
+              (unsigned)table->index_tombs, (unsigned)table->index_size);
+    hf_assert(table->slots_there <= table->slot_room, "slots_there %u, slot_room %u",
+              (unsigned)table->slots_there, (unsigned)table->slot_room);
+}
+
 static hf_index_entry *area_of(const struct hf_table *table, uint32_t area)
 {
+    hf_assert(area <= 1, "area %u", (unsigned)area);
     return table->index + (size_t)area * table->index_room;
 }
 
@@ -72,6 +89,8 @@ static hf_index_entry *begin_rebuild(struct hf_table *table, uint32_t size)
 {
     hf_index_entry *area = area_of(table, !number_in_use(table));
 
+    hf_assert(size <= table->index_there, "size %u, index_there %u", (unsigned)size,
+              (unsigned)table->index_there);
     empty(area, size);
     return area;
 }
@@ -127,6 +146,8 @@ static void keep_pace(struct hf_table *table)
 
 static void raise_slots_used(struct hf_table *table, uint32_t slot)
 {
+    hf_assert(slot < table->slots_there, "slot %u of %u", (unsigned)slot,
+              (unsigned)table->slots_there);
     if (GET(table->header->slots_used) <= slot)
         SET(table->header->slots_used, slot + 1);
 }
@@ -139,6 +160,7 @@ int hf_index_add(struct hf_table *table, const void *name, size_t name_len, uint
     if (name_len < 1 || name_len > HF_NAME_MAX || slot >= table->slots_there)
         return HF_EINVAL;
     keep_pace(table);
+    check(table);
     hash = hf_name_hash(table->header->index_key, name, name_len);
     if (!put(area_in_use(table), table->index_size, hash, slot, &was_tomb))
         return HF_EFULL; /* tombstones are reused: a rebuild would find no more room */
@@ -155,6 +177,7 @@ void hf_index_remove(struct hf_table *table, const void *name, size_t name_len, 
 
     if (name_len < 1 || name_len > HF_NAME_MAX)
         return;
+    check(table);
     hash = hf_name_hash(table->header->index_key, name, name_len);
     for (uint32_t probe = 0; probe < HF_INDEX_PROBES; probe++) {
         hf_index_entry *place = &area[hf_index_place(hash, probe, table->index_size)];
@@ -188,4 +211,5 @@ void hf_index_rebuild(struct hf_table *table)
         raise_slots_used(table, slot);
     }
     flip(table, size);
+    check(table);
 }

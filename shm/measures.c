@@ -1,5 +1,6 @@
 #include "shm/measures.h"
 
+#include "shm/assert.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
@@ -35,6 +36,7 @@ void hf_histogram_add(struct hf_table *table, enum hf_histogram_of which, int64_
 {
     struct hf_histogram *h = &table->measures->histogram[which];
 
+    hf_assert((unsigned)which < HF_HISTOGRAM_ROOM, "histogram %d", (int)which);
     add(&h->bucket[hf_bucket_of(ns)], 1);
     add(&h->sum_ns, ns > 0 ? (uint64_t)ns : 0);
 }
@@ -51,6 +53,7 @@ void hf_extreme_add(struct hf_table *table, enum hf_extreme_of which, int64_t va
     uint64_t word = load(at);
     int64_t before = (int64_t)(word & VALUE_MASK) - 1;
 
+    hf_assert((unsigned)which < HF_EXTREME_ROOM, "extreme %d", (int)which);
     value = value < 0 ? 0 : value > VALUE_MOST ? VALUE_MOST : value;
     /* A minute that is past gives its place up. */
     if (word >> VALUE_BITS == minute && before >= 0 &&
@@ -86,11 +89,13 @@ static enum hf_acquire_failure failure_of(int status)
 
 void hf_failure_add(struct hf_table *table, int status)
 {
+    hf_assert(status < 0, "status %d", status);
     add(&table->measures->failed[failure_of(status)], 1);
 }
 
 void hf_gauge_set(struct hf_table *table, enum hf_gauge_of which, uint64_t value)
 {
+    hf_assert((unsigned)which < HF_GAUGE_ROOM, "gauge %d", (int)which);
     atomic_store_explicit(&table->measures->gauge[which], value, memory_order_relaxed);
 }
 

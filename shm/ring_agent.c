@@ -1,5 +1,6 @@
 /* The agent's side of a client's rings. It reads once all that the client can write, and then
  * judges the copy. */
+#include "shm/assert.h"
 #include "shm/ring.h"
 
 #include <errno.h>
@@ -143,6 +144,7 @@ const _Atomic uint32_t *hf_ring_take_beats(struct hf_ring_agent *ring)
 {
     const _Atomic uint32_t *beats = ring->beats;
 
+    hf_assert(beats, "tail %u", (unsigned)ring->completion_tail);
     ring->beats = NULL;
     return beats;
 }
@@ -235,6 +237,7 @@ int hf_ring_put(struct hf_ring_agent *ring, const struct hf_completion_entry *en
 
     if (room <= 0)
         return room < 0 ? room : HF_EFULL;
+    hf_assert(room <= HF_RING_ENTRIES, "room %d, tail %u", room, (unsigned)ring->completion_tail);
     hf_words_store((void *)hf_ring_place(ring->out, ring->completion_tail), entry, HF_ENTRY_SIZE);
     ring->completion_tail++;
     atomic_store(&ring->out->tail, ring->completion_tail); /* see hf_ring_reap() */

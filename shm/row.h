@@ -16,6 +16,7 @@ static inline void hf_row_store(void *row, const void *from, size_t size)
 {
     _Atomic uint32_t *seq = row;
 
+    hf_assert(size % sizeof(hf_row_word) == 0, "size %zu", size);
     hf_seq_enter(seq);
     for (size_t i = 1; i < size / sizeof(hf_row_word); i++)
         __atomic_store_n((hf_row_word *)row + i, ((const hf_row_word *)from)[i], __ATOMIC_RELEASE);

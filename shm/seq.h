@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "shm/assert.h"
+
 /* Also right after a writer that was killed inside: the count is odd then, and stays so. */
 static inline void hf_seq_enter(_Atomic uint32_t *seq)
 {
@@ -19,6 +21,8 @@ static inline void hf_seq_enter(_Atomic uint32_t *seq)
 
 static inline void hf_seq_leave(_Atomic uint32_t *seq)
 {
+    hf_assert(atomic_load_explicit(seq, memory_order_relaxed) & 1, "seq %u",
+              (unsigned)atomic_load_explicit(seq, memory_order_relaxed));
     atomic_store_explicit(seq, atomic_load_explicit(seq, memory_order_relaxed) + 1,
                           memory_order_release);
 }

@@ -1,4 +1,5 @@
 /* The agent's side of a slot. */
+#include "shm/assert.h"
 #include "shm/seq.h"
 #include "shm/slot.h"
 
@@ -15,18 +16,32 @@
 
 static uint32_t make_marks(uint32_t flags, uint32_t votes, enum hf_loss_reason reason)
 {
+    hf_assert((uint32_t)reason <= HF_LOSS_AWAY, "reason %d", (int)reason);
+    hf_assert((flags & ~FLAGS_MASK) == 0, "flags %x", (unsigned)flags);
     return (flags & FLAGS_MASK) | (votes << VOTES_SHIFT & VOTES_MASK) |
            (uint32_t)reason << REASON_SHIFT;
 }
 
+/* Of what is shown: a count that is even, and a state and marks that fit in their bits. */
+static void check(const struct hf_slot *slot, uint32_t votes)
+{
+    hf_assert(votes <= HF_NODES_MAX, "votes %u", (unsigned)votes);
+    hf_assert((OWN(slot, seq) & 1) == 0, "seq %u", (unsigned)OWN(slot, seq));
+}
+
 static void set_state(struct hf_slot *slot, enum hf_slot_state state)
 {
+    hf_assert((uint32_t)state <= HF_SLOT_ENDED, "state %d", (int)state);
     SET(slot, lengths, (OWN(slot, lengths) & ~STATE_MASK) | (uint32_t)state << HF_SLOT_STATE_SHIFT);
 }
 
 void hf_slot_publish(struct hf_slot *slot, const struct hf_slot_identity *id, hf_time deadline,
                      uint32_t votes)
 {
+    hf_assert(id->generation >= 1 && id->generation <= HF_GEN_MAX, "generation %u",
+              (unsigned)id->generation);
+    hf_assert(id->name_len >= 1 && id->note_len <= HF_NOTE_MAX && id->comm_len <= HF_COMM_MAX,
+              "lengths %u, %u, %u", id->name_len, id->note_len, id->comm_len);
     hf_seq_enter(&slot->seq);
     SET(slot, generation, id->generation);
     SET(slot, deadline_ns, deadline.ns);
@@ -41,6 +56,7 @@ void hf_slot_publish(struct hf_slot *slot, const struct hf_slot_identity *id, hf
     SET(slot, marks, make_marks(id->flags, votes, HF_LOSS_NONE));
     SET(slot, ttl_ms, id->ttl_ms);
     hf_seq_leave(&slot->seq);
+    check(slot, votes);
     /* Never through 0: at a warm restart the holder of this lease may be reading it. */
     atomic_store_explicit(&slot->check, hf_check_pack(id->generation, deadline),
                           memory_order_release);
@@ -50,6 +66,7 @@ void hf_slot_extend(struct hf_slot *slot, hf_time deadline, uint32_t votes)
 {
     uint32_t marks = OWN(slot, marks);
 
+    hf_assert(OWN(slot, generation) != 0, "V %lld", (long long)deadline.ns);
     /* The word first: when V moves back, the holder must not act on the old one a moment longer. */
     atomic_store_explicit(&slot->check, hf_check_pack(OWN(slot, generation), deadline),
                           memory_order_release);
@@ -57,6 +74,7 @@ void hf_slot_extend(struct hf_slot *slot, hf_time deadline, uint32_t votes)
     SET(slot, deadline_ns, deadline.ns);
     SET(slot, marks, (marks & ~VOTES_MASK) | (votes << VOTES_SHIFT & VOTES_MASK));
     hf_seq_leave(&slot->seq);
+    check(slot, votes);
 }
 
 void hf_slot_mark(struct hf_slot *slot, enum hf_slot_state state, uint32_t flags,
@@ -64,6 +82,7 @@ void hf_slot_mark(struct hf_slot *slot, enum hf_slot_state state, uint32_t flags
 {
     uint32_t votes = (OWN(slot, marks) & VOTES_MASK) >> VOTES_SHIFT;
 
+    hf_assert(state >= HF_SLOT_HELD && state <= HF_SLOT_LOSING, "state %d", (int)state);
     hf_seq_enter(&slot->seq);
     set_state(slot, state);
     SET(slot, marks, make_marks(flags, votes, reason));
@@ -80,6 +99,8 @@ void hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_loss_re
 {
     uint32_t flags = OWN(slot, marks) & FLAGS_MASK;
 
+    hf_assert(state == HF_SLOT_LOST || state == HF_SLOT_ENDED, "state %d", (int)state);
+    hf_assert(OWN(slot, check) == 0, "check word %llx", (unsigned long long)OWN(slot, check));
     hf_seq_enter(&slot->seq);
     SET(slot, deadline_ns, 0);
     set_state(slot, state);

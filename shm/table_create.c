@@ -1,4 +1,5 @@
 /* Makes the table, or takes over the one that an earlier agent left. */
+#include "shm/assert.h"
 #include "shm/table.h"
 
 #include <errno.h>
@@ -162,6 +163,8 @@ static int map_own(const struct job *job, int fd, const struct stat *st,
     if (units < places->text_there)
         units = places->text_there;
     ret_table->text_units = units < places->text_room ? units : places->text_room;
+    hf_assert(ret_table->capacity <= ret_table->slot_room, "capacity %u, slot_room %u",
+              (unsigned)ret_table->capacity, (unsigned)ret_table->slot_room);
     return 0;
 }
 

@@ -1,4 +1,5 @@
 /* Which parts of the object have memory, and taking more. */
+#include "shm/assert.h"
 #include "shm/table_map.h"
 
 #include <errno.h>
@@ -78,6 +79,8 @@ int hf_table_grow_text(struct hf_table *table, uint64_t units)
     uint64_t there = table->text_there;
     int error;
 
+    hf_assert(there <= table->text_units, "there %llu, text_units %llu", (unsigned long long)there,
+              (unsigned long long)table->text_units);
     if (units > table->text_units - there)
         units = table->text_units - there;
     if (units == 0)
@@ -112,6 +115,7 @@ int hf_table_take_slots(struct hf_table *table, uint32_t slots)
     uint32_t entries = hf_index_size_for(slots);
     int error;
 
+    hf_assert(table->writable, "%u slots", (unsigned)slots);
     if (slots <= table->slots_there)
         return 0;
     if (slots > table->slot_room)
@@ -125,6 +129,9 @@ int hf_table_take_slots(struct hf_table *table, uint32_t slots)
     /* (!) Memory first, as above. What was taken in vain is used by the next try. */
     if (error)
         return HF_EFULL;
+    hf_assert(entries >= table->index_there && entries <= table->index_room,
+              "entries %u, there %u, room %u", (unsigned)entries, (unsigned)table->index_there,
+              (unsigned)table->index_room);
     table->index_there = entries;
     atomic_store_explicit(&table->header->index_size, entries, memory_order_release);
     table->slots_there = slots;

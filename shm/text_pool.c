@@ -1,5 +1,6 @@
 /* The allocator of the text section: one bit per unit, next fit. Its state is the agent's own
  * memory. */
+#include "shm/assert.h"
 #include "shm/table.h"
 
 #include <stdlib.h>
@@ -46,10 +47,28 @@ static bool is_taken(const struct hf_text_pool *pool, uint64_t unit)
     return pool->taken[unit / 64] >> unit % 64 & 1;
 }
 
+/* Everything is counted by this process alone. */
+static void check(const struct hf_text_pool *pool)
+{
+    const struct hf_table *t = pool->table;
+
+    hf_assert(t->text_there <= t->text_units, "text_there %llu, text_units %llu",
+              (unsigned long long)t->text_there, (unsigned long long)t->text_units);
+    hf_assert(t->text_units <= t->text_room, "text_units %llu, text_room %llu",
+              (unsigned long long)t->text_units, (unsigned long long)t->text_room);
+    hf_assert(pool->next <= t->text_there, "next %llu, text_there %llu",
+              (unsigned long long)pool->next, (unsigned long long)t->text_there);
+}
+
 static void take(struct hf_text_pool *pool, uint64_t from, unsigned n)
 {
-    for (uint64_t unit = from; unit < from + n; unit++)
+    hf_assert(n >= 1 && n <= UNITS_MAX, "%u units", n);
+    hf_assert(are_there(pool, from, n), "%u units at %llu of %llu", n, (unsigned long long)from,
+              (unsigned long long)pool->table->text_there);
+    for (uint64_t unit = from; unit < from + n; unit++) {
+        hf_assert(!is_taken(pool, unit), "unit %llu", (unsigned long long)unit);
         pool->taken[unit / 64] |= UINT64_C(1) << unit % 64;
+    }
 }
 
 int hf_text_pool_create(struct hf_table *table, struct hf_text_pool **ret_pool)
@@ -159,6 +178,7 @@ int hf_text_put(struct hf_text_pool *pool, const void *name, size_t name_len, co
         return status;
     take(pool, from, n);
     pool->next = from + n;
+    check(pool);
 
     memcpy(text, name, name_len);
     if (note_len)
@@ -177,9 +197,13 @@ void hf_text_drop(struct hf_text_pool *pool, uint32_t text_off, size_t name_len,
 
     if (!are_lengths_right(name_len, note_len, comm_len) || !are_there(pool, text_off, n))
         return;
-    for (uint64_t unit = text_off; unit < (uint64_t)text_off + n; unit++)
+    for (uint64_t unit = text_off; unit < (uint64_t)text_off + n; unit++) {
+        hf_assert(is_taken(pool, unit), "unit %llu of the text at %u", (unsigned long long)unit,
+                  (unsigned)text_off);
         pool->taken[unit / 64] &= ~(UINT64_C(1) << unit % 64);
+    }
     pool->too_big = UNITS_MAX + 1;
+    check(pool);
 }
 
 int hf_text_pool_reserve(struct hf_text_pool *pool, uint32_t text_off, size_t name_len,

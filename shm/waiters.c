@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 
+#include "shm/assert.h"
 #include "shm/row.h"
 #include "shm/status.h"
 
@@ -15,6 +16,9 @@ void hf_waiters_begin(struct hf_table *table)
 
 void hf_waiter_publish(struct hf_table *table, uint32_t index, const struct hf_waiter_row *row)
 {
+    hf_assert(index < table->waiter_rows, "row %u of %u", (unsigned)index,
+              (unsigned)table->waiter_rows);
+    hf_assert(row->flags & HF_WAITER_F_USED, "flags %x", (unsigned)row->flags);
     hf_row_store(&table->waiters[index], row, sizeof(*row));
 }
 
@@ -22,6 +26,8 @@ void hf_waiter_clear(struct hf_table *table, uint32_t index)
 {
     struct hf_waiter_row *row = &table->waiters[index];
 
+    hf_assert(index < table->waiter_rows, "row %u of %u", (unsigned)index,
+              (unsigned)table->waiter_rows);
     hf_seq_enter(&row->seq);
     __atomic_store_n(&row->flags, 0, __ATOMIC_RELEASE);
     hf_seq_leave(&row->seq);

@@ -17,8 +17,11 @@ static unsigned points;
 
 static struct hf_event event_of(uint64_t n)
 {
-    struct hf_event event = {
-        .number = n, .fence = n * 3, .slot = (uint32_t)n * 5, .value = -(int64_t)n};
+    struct hf_event event = {.kind = HF_EVENT_GRANTED,
+                             .number = n,
+                             .fence = n * 3,
+                             .slot = (uint32_t)n * 5,
+                             .value = -(int64_t)n};
 
     event.text_len = (uint8_t)snprintf((char *)event.text, sizeof(event.text), "event %llu",
                                        (unsigned long long)n);
