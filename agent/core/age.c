@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "shm/assert.h"
+
 #define UPTIME_STEP hf_ns(HF_NS_PER_SEC) /* INFO tells it in whole seconds, and two clocks tick */
 
 void age_init(struct node_age *age, bool word, bool proven)
@@ -82,6 +84,7 @@ void age_on_step(struct node_age *age, hf_time now)
 
 static hf_time due(hf_time since, hf_dur least)
 {
+    hf_assert(least.ns >= 0, "least %lld", (long long)least.ns);
     return is_heard_of(since) ? hf_time_add(since, least) : HF_TIME_NEVER;
 }
 

@@ -1,12 +1,15 @@
 #include "agent/core/backoff.h"
 
 #include "agent/core/draw.h"
+#include "shm/assert.h"
 
 #define CONTEND_LEAST hf_ms(50)
 #define CONTEND_MOST  hf_ms(250)
 
 void backoff_init(struct backoff *b, hf_dur first, hf_dur max)
 {
+    hf_assert(first.ns > 0 && first.ns <= max.ns, "first %lld, max %lld", (long long)first.ns,
+              (long long)max.ns);
     *b = (struct backoff){.first = first, .max = max, .next = first};
 }
 
@@ -19,6 +22,8 @@ hf_dur backoff_step(struct backoff *b, uint32_t random)
 {
     hf_dur delay = draw_between(hf_ns(b->next.ns / 2), b->next, random);
 
+    hf_assert(b->next.ns > 0 && b->next.ns <= b->max.ns, "next %lld, max %lld",
+              (long long)b->next.ns, (long long)b->max.ns);
     b->next = b->next.ns > b->max.ns / 2 ? b->max : hf_ns(b->next.ns * 2);
     return delay;
 }

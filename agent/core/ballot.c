@@ -11,6 +11,7 @@ uint32_t ballot_electorate(uint32_t may_vote, uint32_t overdue, const struct twi
 {
     uint32_t prompt = may_vote & ~overdue;
 
+    hf_assert(may_vote >> HF_NODES_MAX == 0 && q >= 1, "may_vote %x, q %d", (unsigned)may_vote, q);
     return contended && twins_count(twins, prompt) >= q ? prompt : may_vote;
 }
 
@@ -22,8 +23,18 @@ void ballot_init(struct ballot *b, int n, int q, uint64_t fence, uint64_t limit,
         b->node[i].a = HF_TIME_PAST;
 }
 
+static void check(const struct ballot *b, int node)
+{
+    hf_assert(b->n >= 1 && b->n <= HF_NODES_MAX, "n %d", b->n);
+    hf_assert(b->q >= 1 && b->q <= b->n, "q %d, n %d", b->q, b->n);
+    hf_assert(node >= 0 && node < b->n, "node %d of %d", node, b->n);
+    hf_assert(b->node[node].vote <= BALLOT_NO, "vote %d of node %d", (int)b->node[node].vote, node);
+    hf_assert(b->fence != 0, "node %d", node);
+}
+
 void ballot_ask(struct ballot *b, int node)
 {
+    check(b, node);
     b->node[node].vote = BALLOT_ASKED;
 }
 
@@ -31,6 +42,10 @@ void ballot_answer(struct ballot *b, int node, enum ballot_vote vote, hf_time a,
 {
     bool again = b->node[node].answers > 0;
 
+    check(b, node);
+    hf_assert(vote != BALLOT_NOT_ASKED && vote != BALLOT_ASKED, "vote %d of node %d", (int)vote,
+              node);
+    hf_assert(b->node[node].vote != BALLOT_NOT_ASKED, "vote %d of node %d", (int)vote, node);
     if (vote == BALLOT_YES || vote == BALLOT_YES_LOW) {
         if (b->node[node].a.ns == HF_TIME_PAST.ns)
             b->node[node].a = a; /* a raise, later, does not arm the key again */
@@ -86,6 +101,8 @@ uint64_t ballot_raise(struct ballot *b)
             b->node[i].shown > highest)
             highest = b->node[i].shown;
     b->fence = fence_raise(before, highest);
+    hf_assert(b->fence >= before, "fence %llu after %llu", (unsigned long long)b->fence,
+              (unsigned long long)before);
     for (int i = 0; i < b->n && b->fence != before; i++)
         if (b->node[i].vote == BALLOT_YES)
             b->node[i].vote = BALLOT_YES_LOW;
@@ -104,6 +121,7 @@ hf_time ballot_ends(const struct ballot *b, const struct timing *timing)
 
 static bool is_quorum(const struct ballot *b, uint32_t nodes)
 {
+    hf_assert(nodes >> b->n == 0, "nodes %x of %d", (unsigned)nodes, b->n);
     return twins_count(&b->twins, nodes) >= b->q;
 }
 
@@ -115,6 +133,7 @@ enum ballot_outcome ballot_decide(const struct ballot *b, const struct timing *t
     uint32_t yes = 0, low = 0, asked = 0, old = 0, doubted = 0;
     bool taken = false;
 
+    check(b, 0);
     for (int i = 0; i < b->n; i++) {
         bool lasts = !over && hf_time_reached(vote_ends(b, timing, i), least);
         uint32_t node = UINT32_C(1) << i;
@@ -140,6 +159,9 @@ enum ballot_outcome ballot_decide(const struct ballot *b, const struct timing *t
             break;
         }
     }
+    hf_assert(((yes & low) | ((yes | low) & (old | asked | doubted))) == 0,
+              "a node counts twice: yes %x, low %x, old %x, asked %x, doubted %x", (unsigned)yes,
+              (unsigned)low, (unsigned)old, (unsigned)asked, (unsigned)doubted);
     if (is_quorum(b, yes))
         return BALLOT_WON;
     /* Does not wait for the last answer: a node that is away would cost a whole attempt, while a

@@ -6,6 +6,8 @@ void chains_add(struct chains *c, uint32_t hash, uint32_t number)
 {
     uint32_t *first = &c->first[hash & (c->buckets - 1)];
 
+    hf_assert((c->buckets & (c->buckets - 1)) == 0, "buckets %u", (unsigned)c->buckets);
+    hf_assert(*first != number + 1, "item %u is in its chain", (unsigned)number);
     *chains_link(c, number) = *first;
     *first = number + 1;
 }

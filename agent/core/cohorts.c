@@ -1,5 +1,6 @@
 #include "agent/core/cohorts.h"
 
+#include "shm/assert.h"
 #include "shm/compiler.h"
 
 #define ALONE (UINT32_C(1) << 31) /* in `home`: the other bits are a single's index + 1 */
@@ -9,6 +10,22 @@ static struct cohort *first_of(const struct cohorts *c)
     struct heap_item *item = heap_first(&c->heap);
 
     return item ? HF_CONTAINER(item, struct cohort, item) : NULL;
+}
+
+static void check(const struct cohorts *c)
+{
+    hf_assert(c->used <= c->room, "used %u, room %u", (unsigned)c->used, (unsigned)c->room);
+    hf_assert(c->free_count + c->heap.count == c->used, "free %u, in use %zu, used %u",
+              (unsigned)c->free_count, c->heap.count, (unsigned)c->used);
+    hf_assert(c->free_single_count + c->alone.count == c->singles_used,
+              "free %u, alone %zu, used %u", (unsigned)c->free_single_count, c->alone.count,
+              (unsigned)c->singles_used);
+}
+
+static void check_cohort(const struct cohort *cohort)
+{
+    hf_assert(cohort->live <= cohort->count, "live %u, count %u", cohort->live, cohort->count);
+    hf_assert(cohort->count <= COHORT_MOST, "count %u", cohort->count);
 }
 
 static uint32_t mark_of(const struct cohorts *c, const struct cohort *cohort)
@@ -34,6 +51,7 @@ static struct cohort *begin(struct cohorts *c, hf_time at)
     cohort->count = cohort->live = 0;
     heap_insert(&c->heap, &cohort->item, at);
     *open_at(c, at) = mark_of(c, cohort);
+    check(c);
     return cohort;
 }
 
@@ -41,10 +59,12 @@ static void end(struct cohorts *c, struct cohort *cohort)
 {
     uint32_t *open = open_at(c, cohort->item.at);
 
+    hf_assert(cohort->live == 0, "live %u, count %u", cohort->live, cohort->count);
     heap_remove(&c->heap, &cohort->item);
     if (*open == mark_of(c, cohort))
         *open = 0;
     c->free[c->free_count++] = mark_of(c, cohort) - 1;
+    check(c);
 }
 
 static struct cohort *find_open(struct cohorts *c, hf_time at)
@@ -59,18 +79,23 @@ bool cohorts_add(struct cohorts *c, uint32_t number, hf_time at)
 {
     struct cohort *cohort = find_open(c, at);
 
+    hf_assert(c->home[number] == 0, "number %u, home %x", (unsigned)number,
+              (unsigned)c->home[number]);
     if (!cohort)
         cohort = begin(c, at);
     if (!cohort)
         return false;
     cohort->number[cohort->count++] = number;
     cohort->live++;
+    check_cohort(cohort);
     c->home[number] = mark_of(c, cohort);
     return true;
 }
 
 static struct cohort_single *single_of(const struct cohorts *c, uint32_t number)
 {
+    hf_assert(cohorts_is_alone(c, number), "number %u, home %x", (unsigned)number,
+              (unsigned)c->home[number]);
     return &c->singles[(c->home[number] & ~ALONE) - 1];
 }
 
@@ -84,6 +109,7 @@ void cohorts_remove(struct cohorts *c, uint32_t number)
     } else if (home) {
         struct cohort *cohort = &c->all[home - 1];
 
+        hf_assert(cohort->live > 0, "number %u, count %u", (unsigned)number, cohort->count);
         if (--cohort->live == 0)
             end(c, cohort);
     }
@@ -113,6 +139,7 @@ void cohorts_put_alone(struct cohorts *c, uint32_t number, hf_time at)
     c->singles[place].number = number;
     c->home[number] = ALONE | (place + 1);
     heap_insert(&c->alone, &c->singles[place].item, at);
+    check(c);
 }
 
 bool cohorts_is_alone(const struct cohorts *c, uint32_t number)
@@ -154,8 +181,10 @@ size_t cohorts_take(struct cohorts *c, uint32_t *ret_numbers, size_t most)
     size_t taken = 0;
 
     while (first && first->live && taken < most) {
-        uint32_t number = first->number[--first->count];
+        uint32_t number;
 
+        check_cohort(first);
+        number = first->number[--first->count];
         if (c->home[number] != mark_of(c, first))
             continue;
         c->home[number] = 0;

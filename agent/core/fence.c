@@ -1,6 +1,7 @@
 #include "agent/core/fence.h"
 
 #include "agent/core/handoff.h"
+#include "shm/assert.h"
 
 #define AHEAD_MOST_US   (24 * 60 * 60 * INT64_C(1000000))
 #define WALL_TRUSTED_US (60 * INT64_C(1000000)) /* our wall clock counts this near to the median */
@@ -49,6 +50,7 @@ uint64_t fence_propose(uint64_t own_last_node_part, bool have_median, hf_nodetim
         best = larger(best, from_clock(us_of(wall)));
     if (own_last_node_part != 0)
         best = larger(best, saturate(own_last_node_part) + 1);
+    hf_assert(best != 0, "own %llu", (unsigned long long)own_last_node_part);
     return saturate(best);
 }
 
@@ -62,6 +64,7 @@ uint64_t fence_believed(uint64_t limit, const uint64_t *shown, const struct twin
 {
     uint64_t best = limit;
 
+    hf_assert(n >= 1 && n <= HF_NODES_MAX && q >= 1 && q <= n, "n %d, q %d", n, q);
     for (int i = 0; i < n; i++) {
         uint32_t as_high = 0;
 

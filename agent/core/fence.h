@@ -37,6 +37,7 @@ static inline uint32_t fence_handoffs(uint64_t fence)
 /* The fence of the next holder, once the lease with that fence is handed over. */
 static inline uint64_t fence_handed_over(uint64_t fence)
 {
+    hf_assert(fence != 0, "handoffs %u", (unsigned)fence_handoffs(fence));
     return fence_make(fence_node_part(fence), fence_handoffs(fence) + 1);
 }
 

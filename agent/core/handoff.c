@@ -1,9 +1,11 @@
 #include "agent/core/handoff.h"
 
 #include "agent/core/draw.h"
+#include "shm/assert.h"
 
 enum handoff_verdict handoff_judge(const struct handoff_facts *f)
 {
+    hf_assert(f->ttl.ns > 0, "state %d, count %u", (int)f->state, (unsigned)f->count);
     if (f->next_ttl.ns != f->ttl.ns)
         return HANDOFF_OTHER_TTL;
     if (f->state != HF_SLOT_HELD || !f->renewed)

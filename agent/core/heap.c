@@ -4,6 +4,7 @@
 
 static void put(struct heap *h, size_t i, struct heap_item *item)
 {
+    hf_assert(i < h->count, "place %zu of %zu", i, h->count);
     h->items[i] = item;
     item->place = (uint32_t)(i + 1);
 }
@@ -56,6 +57,8 @@ void heap_insert(struct heap *h, struct heap_item *item, hf_time at)
 void heap_move(struct heap *h, struct heap_item *item, hf_time at)
 {
     hf_assert(heap_has(item), "place %u of %zu", (unsigned)item->place, h->count);
+    hf_assert(item->place <= h->count && h->items[item->place - 1] == item, "place %u of %zu",
+              (unsigned)item->place, h->count);
     item->at = at;
     sift(h, item->place - 1, item);
 }
@@ -67,6 +70,7 @@ void heap_remove(struct heap *h, struct heap_item *item)
 
     if (!heap_has(item))
         return;
+    hf_assert(i < h->count && h->items[i] == item, "place %zu of %zu", i, h->count);
     item->place = 0;
     last = h->items[--h->count];
     if (last != item)

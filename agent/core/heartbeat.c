@@ -1,5 +1,7 @@
 #include "agent/core/heartbeat.h"
 
+#include "shm/assert.h"
+
 #define LOOKS 4 /* in the time after which a holder hangs */
 
 void heartbeat_init(struct heartbeat *beat, hf_dur limit, uint32_t count, hf_time now)
@@ -11,6 +13,8 @@ bool heartbeat_look(struct heartbeat *beat, uint32_t count, hf_time now)
 {
     hf_dur watched = hf_dur_min(hf_time_since(now, beat->looked), hf_ns(beat->limit.ns / 2));
 
+    hf_assert(beat->limit.ns >= 0 && beat->silent.ns >= 0, "limit %lld, silent %lld",
+              (long long)beat->limit.ns, (long long)beat->silent.ns);
     if (beat->limit.ns == 0)
         return false;
     beat->looked = now;

@@ -16,6 +16,31 @@ static bool is_over(const struct lease_fsm *l)
     return l->state == HF_SLOT_LOST || l->state == HF_SLOT_ENDED;
 }
 
+/* What holds whenever an event comes in, and after it. */
+static void check(const struct lease_fsm *l)
+{
+    const unsigned nodes = (1u << l->n) - 1;
+
+    hf_assert(l->n >= 1 && l->n <= HF_NODES_MAX, "n %d", l->n);
+    hf_assert(l->q >= 1 && l->q <= l->n, "q %d, n %d", l->q, l->n);
+    hf_assert(l->state >= HF_SLOT_HELD && l->state <= HF_SLOT_ENDED, "state %d", (int)l->state);
+    hf_assert((l->voided & ~nodes) == 0, "state %d, voided %x, n %d", (int)l->state, l->voided,
+              l->n);
+    hf_assert((l->heal_wanted & ~nodes) == 0, "state %d, heal_wanted %x, n %d", (int)l->state,
+              l->heal_wanted, l->n);
+    hf_assert(l->heal_wanted == 0 || lease_fsm_renews(l), "state %d, stop_renewal %d",
+              (int)l->state, l->stop_renewal);
+    hf_assert(l->state != HF_SLOT_LOST || l->reason != HF_LOSS_NONE, "V %lld",
+              (long long)l->valid.ns);
+    hf_assert(l->ttl_ms > 0, "state %d", (int)l->state);
+}
+
+static void check_node(const struct lease_fsm *l, int node)
+{
+    check(l);
+    hf_assert(node >= 0 && node < l->n, "node %d of %d, state %d", node, l->n, (int)l->state);
+}
+
 static hf_time losing_at(const struct lease_fsm *l, hf_time valid)
 {
     return hf_time_sub(valid, lease_fsm_timing(l).losing_before);
@@ -59,6 +84,7 @@ static hf_time validity_with(const struct lease_fsm *l, int node, hf_time d)
 
 static void stand(struct lease_fsm *l, int node, hf_time d)
 {
+    hf_assert(!is_void(d), "node %d, state %d", node, (int)l->state);
     l->node[node].at = d;
     l->voided = (uint16_t)(l->voided & ~(1u << node));
 }
@@ -79,6 +105,7 @@ static hf_time shown(hf_time valid)
 
 static struct before look(const struct lease_fsm *l)
 {
+    check(l);
     return (struct before){l->state, l->valid, lease_fsm_next(l)};
 }
 
@@ -86,6 +113,14 @@ static unsigned actions_since(const struct lease_fsm *l, const struct before *b)
 {
     unsigned actions = 0;
 
+    check(l);
+    hf_assert(b->state < HF_SLOT_LOSING || l->state >= b->state, "state %d after %d", (int)l->state,
+              (int)b->state);
+    hf_assert((b->state != HF_SLOT_LOST && b->state != HF_SLOT_ENDED) || l->state == b->state,
+              "state %d after %d", (int)l->state, (int)b->state);
+    hf_assert(b->state < HF_SLOT_LOSING || !hf_time_before(b->valid, l->valid),
+              "V %lld after %lld, state %d after %d", (long long)l->valid.ns,
+              (long long)b->valid.ns, (int)l->state, (int)b->state);
     if (l->state != b->state) {
         actions |= LEASE_ACT_STATE;
         if (l->state == HF_SLOT_LOST)
@@ -103,6 +138,8 @@ static unsigned actions_since(const struct lease_fsm *l, const struct before *b)
 /* LOSING, LOST or ENDED: nothing is renewed or healed from here on. */
 static void stop(struct lease_fsm *l, enum hf_slot_state state, enum hf_loss_reason reason)
 {
+    hf_assert(state >= HF_SLOT_LOSING, "state %d after %d", (int)state, (int)l->state);
+    hf_assert(!is_over(l), "state %d after %d, reason %d", (int)state, (int)l->state, (int)reason);
     l->state = state;
     l->reason = reason;
     l->heal_wanted = 0;
@@ -119,6 +156,7 @@ static void advance(struct lease_fsm *l, enum hf_loss_reason reason, hf_time now
 {
     bool first = l->readopted, late, losing, max_held;
 
+    hf_assert(reason != HF_LOSS_NONE, "state %d", (int)l->state);
     l->readopted = false;
     if (is_over(l))
         return;
@@ -168,6 +206,7 @@ static void start(struct lease_fsm *l, const struct servers *servers, int n, int
     l->voided = (uint16_t)((1u << n) - 1);
     for (int i = 0; i < n; i++)
         l->node[i].at = HF_TIME_PAST;
+    check(l);
 }
 
 void lease_fsm_init(struct lease_fsm *l, const struct servers *servers, int n, int q,
@@ -182,6 +221,7 @@ void lease_fsm_init(struct lease_fsm *l, const struct servers *servers, int n, i
         else
             set_vote(l, i, vote_until(l, a[i]));
     }
+    check(l);
 }
 
 void lease_fsm_readopt(struct lease_fsm *l, const struct servers *servers, int n, int q,
@@ -200,16 +240,19 @@ void lease_fsm_readopt(struct lease_fsm *l, const struct servers *servers, int n
     }
     if (was_losing)
         stop(l, HF_SLOT_LOSING, HF_LOSS_NONE);
+    check(l);
 }
 
 void lease_fsm_freeze(struct lease_fsm *l, hf_time until)
 {
+    hf_assert(l->readopted, "state %d", (int)l->state);
     l->frozen = hf_time_before(l->valid, until);
     l->valid = hf_time_max(l->valid, until);
 }
 
 void lease_fsm_vote(struct lease_fsm *l, int node, hf_time a)
 {
+    check_node(l, node);
     if (!lease_fsm_is_void(l, node) || hf_time_before(a, l->node[node].at))
         return;
     stand(l, node, vote_until(l, a));
@@ -251,6 +294,7 @@ static bool is_small(const struct lease_fsm *l, hf_time valid)
 
 static void count_vote(struct lease_fsm *l, int node, hf_time d, uint32_t mark)
 {
+    hf_assert(lease_fsm_renews(l), "node %d, state %d", node, (int)l->state);
     stand(l, node, d);
     l->node[node].mark = (uint16_t)mark;
     want_no_heal(l, node);
@@ -272,6 +316,7 @@ unsigned lease_fsm_hit(struct lease_fsm *l, int node, hf_time a, uint32_t mark, 
     bool extends = hf_time_before(l->valid, valid);
     struct before before;
 
+    check_node(l, node);
     /* (!) Its server's vote by another node may be one that the lease still needs, until that one is renewed there. */
     if (counts && hf_time_before(valid, l->valid))
         counts = false;
@@ -299,6 +344,7 @@ unsigned lease_fsm_hit(struct lease_fsm *l, int node, hf_time a, uint32_t mark, 
 
 unsigned lease_fsm_stands(struct lease_fsm *l, int node, hf_time now)
 {
+    check_node(l, node);
     want_no_heal(l, node);
     return lease_fsm_tick(l, now);
 }
@@ -312,6 +358,8 @@ static unsigned make_void(struct lease_fsm *l, int node, hf_time since, enum hf_
     hf_time valid;
     unsigned actions;
 
+    check_node(l, node);
+    hf_assert(reason != HF_LOSS_NONE, "node %d, state %d", node, (int)l->state);
     advance(l, by_time(l), now);
     l->frozen = false;
     if (!is_over(l)) {
@@ -336,6 +384,7 @@ unsigned lease_fsm_missing(struct lease_fsm *l, int node, uint32_t mark, hf_time
 {
     unsigned actions;
 
+    check_node(l, node);
     /* (!) A node that forgot everything gives others no votes for longer than our d_i lasts. */
     if ((uint16_t)mark != l->node[node].mark)
         actions = lease_fsm_tick(l, now);
@@ -364,6 +413,7 @@ unsigned lease_fsm_outbid(struct lease_fsm *l, uint32_t nodes, hf_time now)
 {
     struct before before = look(l);
 
+    hf_assert(nodes >> l->n == 0, "nodes %x of %d", (unsigned)nodes, l->n);
     advance(l, by_time(l), now);
     if (servers_count(l->servers, nodes) >= l->q && !is_over(l))
         stop(l, HF_SLOT_LOST, HF_LOSS_FENCE);
@@ -372,6 +422,7 @@ unsigned lease_fsm_outbid(struct lease_fsm *l, uint32_t nodes, hf_time now)
 
 unsigned lease_fsm_stepped(struct lease_fsm *l, int node, hf_time sent, hf_time now)
 {
+    check_node(l, node);
     if (hf_time_before(lease_fsm_d(l, node), vote_until(l, sent)))
         return make_void(l, node, sent, HF_LOSS_CLOCK, now);
     return lease_fsm_tick(l, now);
@@ -402,6 +453,7 @@ unsigned lease_fsm_lose(struct lease_fsm *l, enum hf_loss_reason reason, hf_time
 {
     struct before before = look(l);
 
+    hf_assert(reason != HF_LOSS_NONE, "state %d", (int)l->state);
     advance(l, by_time(l), now);
     if (!is_over(l) && l->state != HF_SLOT_LOSING)
         stop(l, HF_SLOT_LOSING, reason);
@@ -433,6 +485,9 @@ unsigned lease_fsm_abandon(struct lease_fsm *l, hf_time now)
 void lease_fsm_hand_over(struct lease_fsm *l, const struct lease_fsm *from, bool run,
                          hf_time max_hold)
 {
+    check(from);
+    hf_assert(from->state == HF_SLOT_HELD, "state %d", (int)from->state);
+    hf_assert(!from->readopted, "reason %d", (int)from->reason);
     memcpy(l, from, lease_fsm_size(from->n));
     l->run = run;
     l->max_hold = max_hold;

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "shm/assert.h"
+
 #define MEDIAN_OFF_US INT64_C(1000000)  /* a node's clock may be this far off the median */
 #define FAR_APART_US  INT64_C(60000000) /* two clocks of which our own decides */
 #define DRIFT_DIVISOR 100               /* a known clock interval widens by 1 % */
@@ -31,6 +33,8 @@ bool trust_has_word(struct node_trust *t, hf_time started, hf_time now)
 
 static void quarantine_from(struct node_trust *t, enum hf_quarantine_reason reason, hf_time from)
 {
+    hf_assert(t->quarantine.ns > 0, "reason %d", (int)reason);
+    hf_assert(reason != 0, "reasons %x", (unsigned)t->reasons);
     t->reasons |= (uint32_t)reason;
     t->until = hf_time_max(t->until, hf_time_add(from, t->quarantine));
 }
@@ -49,6 +53,8 @@ static bool in_quarantine(const struct node_trust *t, hf_time now)
 /* A quarantine may be over before the shell's tick comes by: its reasons count no more. */
 static void quarantine_settle(struct node_trust *t, hf_time now)
 {
+    hf_assert(!t->clock_known || t->low_us <= t->high_us, "low %lld, high %lld",
+              (long long)t->low_us, (long long)t->high_us);
     if (!in_quarantine(t, now))
         quarantine_end(t);
 }
@@ -94,11 +100,12 @@ static bool is_known_by_then(const struct node_trust *t, hf_time shown, hf_time 
 }
 
 /* (!) Times ahead of now are of another clock, and so is all else in the record: a clock interval "as of tomorrow" would
- * never be corrected. */
+ * never be corrected. An interval whose ends are the other way round is no agent's. */
 static bool is_of_this_clock(const struct node_trust *t, hf_time now)
 {
-    return hf_time_reached(now, t->sampled) && hf_time_reached(now, t->facts_read) &&
-           hf_time_reached(now, t->sentinel_read) && hf_time_reached(now, t->first_contact);
+    return (!t->clock_known || t->low_us <= t->high_us) && hf_time_reached(now, t->sampled) &&
+           hf_time_reached(now, t->facts_read) && hf_time_reached(now, t->sentinel_read) &&
+           hf_time_reached(now, t->first_contact);
 }
 
 void trust_restore(struct node_trust *t, const struct node_trust *before, hf_time shown,
@@ -133,6 +140,7 @@ unsigned trust_refuse(struct node_trust *t, enum hf_node_refusal refusal)
 
     t->refusal = refusal;
     t->refused = refusal != HF_REFUSED_NOT;
+    hf_assert((unsigned)refusal <= HF_REFUSED_MISPLACED, "refusal %d", (int)refusal);
     return changed ? TRUST_REFUSED : TRUST_NOTHING;
 }
 
@@ -288,6 +296,7 @@ void trust_owe_trace(struct node_trust *t, const char *nonce)
 
 void trust_choose_trace(struct node_trust *t, const char *nonce)
 {
+    hf_assert(nonce[0] != '\0', "mark %u", (unsigned)t->mark);
     *stpncpy(t->trace, nonce, TRUST_NONCE_LEN) = '\0';
 }
 
@@ -371,6 +380,7 @@ unsigned trust_on_time(struct node_trust *t, hf_nodetime node_time, hf_time sent
     } else {
         t->sampled = received;
     }
+    hf_assert(low_us <= high_us, "low %lld, high %lld", (long long)low_us, (long long)high_us);
     t->clock_known = true;
     t->low_us = low_us;
     t->high_us = high_us;
@@ -399,6 +409,7 @@ int trust_median(const struct node_trust *const *nodes, int n, hf_wall wall, hf_
     int64_t sorted_us[HF_NODES_MAX], low_us, high_us;
     int known = 0;
 
+    hf_assert(n >= 0 && n <= HF_NODES_MAX, "n %d", n);
     for (int i = 0; i < n; i++) {
         int at = known;
         if (!nodes[i] || !nodes[i]->clock_known)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "agent/core/fence.h"
+#include "shm/assert.h"
 
 #define AHEAD_MOST_US (60 * INT64_C(1000000))
 
@@ -29,26 +30,39 @@ int64_t once_turn_to_forget(int64_t seen_turn)
 
 void once_begin(struct once *once, int n, int q, int64_t now_us)
 {
+    hf_assert(n >= 1 && n <= HF_NODES_MAX && q >= 1 && q <= n, "n %d, q %d", n, q);
     memset(once, 0, sizeof(*once));
     once->n = n;
     once->q = q;
     once->limit_us = now_us + AHEAD_MOST_US;
 }
 
+static void check(const struct once *once, int node)
+{
+    hf_assert(once->n >= 1 && once->n <= HF_NODES_MAX, "n %d", once->n);
+    hf_assert(once->q >= 1 && once->q <= once->n, "q %d, n %d", once->q, once->n);
+    hf_assert(node >= 0 && node < once->n, "node %d of %d", node, once->n);
+    hf_assert(once->node[node].word <= ONCE_REFUSED, "word %d of node %d",
+              (int)once->node[node].word, node);
+}
+
 void once_silent(struct once *once, int node)
 {
+    check(once, node);
     if (once->node[node].word == ONCE_AWAITED)
         once->node[node].word = ONCE_SILENT;
 }
 
 void once_refused(struct once *once, int node, uint64_t seen)
 {
+    check(once, node);
     once->node[node].word = ONCE_REFUSED;
     once->node[node].record = (struct once_record){.seen = seen};
 }
 
 void once_said(struct once *once, int node, bool votes, const struct once_record *record)
 {
+    check(once, node);
     once->node[node].word = ONCE_SAID;
     once->node[node].votes = votes;
     once->node[node].record = *record;
@@ -183,6 +197,7 @@ struct once_record once_record_of(const struct once *once, int node)
 {
     struct once_record record = {0};
 
+    hf_assert(node >= -1 && node < once->n, "node %d of %d", node, once->n);
     if (node >= 0)
         record = once->node[node].record;
     for (int i = 0; i < once->n && !record.ended; i++) { /* not every node was told */

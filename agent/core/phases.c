@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "agent/core/draw.h"
+#include "shm/assert.h"
 
 #define CROWD      128 /* leases; a single script makes no crowd */
 #define DRAWS      2
@@ -32,6 +33,8 @@ static hf_time draw(struct phases *p, hf_time least, hf_time most, int draws)
 {
     hf_time best = HF_TIME_NEVER;
 
+    hf_assert(!hf_time_before(most, least), "least %lld, most %lld", (long long)least.ns,
+              (long long)most.ns);
     for (int i = 0; i < draws; i++) {
         hf_time at =
             hf_time_add(least, draw_within(hf_time_since(most, least), draw_next(&p->random)));
@@ -72,6 +75,9 @@ hf_time phases_next(struct phases *p, const struct timing *timing, hf_time a, hf
     uint32_t ttl_ms = (uint32_t)hf_dur_ms(timing->ttl);
     unsigned i = ttl_ms * UINT32_C(2654435761) >> 29;
 
+    hf_assert(i < HF_LENGTH(p->open), "ttl_ms %u", (unsigned)ttl_ms);
+    hf_assert(p->random != 0, "ttl_ms %u", (unsigned)ttl_ms);
+    hf_assert(most >= 1, "held %u", (unsigned)held);
     if (p->open[i].ttl_ms != ttl_ms || p->open[i].members >= most ||
         !may_join(timing, p->open[i].begun, a)) {
         p->open[i].ttl_ms = ttl_ms;

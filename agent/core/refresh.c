@@ -1,5 +1,7 @@
 #include "agent/core/refresh.h"
 
+#include "shm/assert.h"
+
 /* A build that only tests use has laps of seconds: tests/CMakeLists.txt. */
 #ifdef HF_TEST_LAP_MS
 #define LAP       hf_ms(HF_TEST_LAP_MS)
@@ -12,6 +14,7 @@
 
 void refresh_init(struct refresh *r, uint32_t slots, uint32_t random, hf_time now)
 {
+    hf_assert(slots > 0, "random %u", (unsigned)random);
     *r = (struct refresh){.slots = slots, .next = random % slots, .first = slots, .due = now};
 }
 
@@ -21,6 +24,8 @@ bool refresh_take(struct refresh *r, hf_time now, uint32_t *ret_slot)
 
     if (!hf_time_reached(now, r->due))
         return false;
+    hf_assert(r->next < r->slots && r->first <= r->slots, "next %u, first %u, slots %u",
+              (unsigned)r->next, (unsigned)r->first, (unsigned)r->slots);
     *ret_slot = r->next;
     r->next = (r->next + 1) % r->slots;
     r->first -= r->first > 0;

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "shm/assert.h"
+
 #define TAG_DIGITS 16
 
 /* Not 0. */
@@ -20,6 +22,8 @@ uint32_t rivals_seen(struct rivals *r, uint32_t slot, uint32_t generation, int n
     uint64_t lease = (uint64_t)slot << 32 | generation;
     uint32_t nodes = 0;
 
+    hf_assert(node >= 0 && node < r->n, "node %d of %d", node, r->n);
+    hf_assert(generation != 0, "slot %u, node %d", (unsigned)slot, node);
     if (words[0] != lease) {
         memset(tags, 0, (size_t)r->n * sizeof(*tags));
         words[0] = lease;
@@ -28,5 +32,6 @@ uint32_t rivals_seen(struct rivals *r, uint32_t slot, uint32_t generation, int n
     for (int i = 0; i < r->n; i++)
         if (tags[i] == tags[node])
             nodes |= UINT32_C(1) << i;
+    hf_assert(nodes >> node & 1, "nodes %x, node %d", (unsigned)nodes, node);
     return nodes;
 }

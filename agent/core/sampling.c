@@ -1,12 +1,14 @@
 #include "agent/core/sampling.h"
 
 #include "agent/core/timing.h"
+#include "shm/assert.h"
 
 #define GAP_LEAST hf_ms(100)
 #define GAP_MOST  hf_ms(5000)
 
 void sampling_note(struct sampling *s, hf_dur trip)
 {
+    hf_assert(trip.ns >= 0, "trip %lld", (long long)trip.ns);
     s->trip[s->count++ % SAMPLING_TRIPS] = trip;
 }
 

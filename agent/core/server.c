@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "shm/assert.h"
+
 static void set(char *to, const char *run_id)
 {
     *stpncpy(to, run_id, TRUST_RUN_ID_LEN) = '\0';
@@ -28,6 +30,7 @@ static void look(struct servers *s)
 
 void servers_meet(struct servers *s, int node, const char *run_id)
 {
+    hf_assert(node >= 0 && node < HF_NODES_MAX, "node %d", node);
     s->node[node] = (struct server){.since = HF_TIME_PAST};
     set(s->node[node].run_id, run_id);
     look(s);
@@ -50,6 +53,7 @@ void servers_on_run_id(struct servers *s, int node, const char *run_id, hf_dur l
 {
     struct server *server = &s->node[node];
 
+    hf_assert(node >= 0 && node < HF_NODES_MAX, "node %d", node);
     if (strcmp(server->run_id, run_id) == 0)
         return;
     if (server->run_id[0])
@@ -86,6 +90,7 @@ static bool are_one(const struct server *one, hf_time a, const struct server *ot
 
 void servers_twins(const struct servers *s, const hf_time *a, int count, struct twins *ret_twins)
 {
+    hf_assert(count >= 0 && count <= HF_NODES_MAX, "count %d", count);
     memset(ret_twins, 0, sizeof(*ret_twins));
     if (!s || !s->alike)
         return;

@@ -3,25 +3,40 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shm/assert.h"
+
 void tally_init(struct tally *t, int n, int q)
 {
+    hf_assert(n >= 1 && n <= HF_NODES_MAX && q >= 1 && q <= n, "n %d, q %d", n, q);
     memset(t, 0, sizeof(*t));
     t->n = n;
     t->q = q;
 }
 
+static void check(const struct tally *t, int node)
+{
+    hf_assert(t->n >= 1 && t->n <= HF_NODES_MAX, "n %d", t->n);
+    hf_assert(t->q >= 1 && t->q <= t->n, "q %d, n %d", t->q, t->n);
+    hf_assert(node >= 0 && node < t->n, "node %d of %d", node, t->n);
+    hf_assert(t->node[node].word <= TALLY_A_KEY, "word %d of node %d", (int)t->node[node].word,
+              node);
+}
+
 void tally_silent(struct tally *t, int node)
 {
+    check(t, node);
     t->node[node].word = TALLY_SILENT;
 }
 
 void tally_no_key(struct tally *t, int node)
 {
+    check(t, node);
     t->node[node].word = TALLY_NO_KEY;
 }
 
 void tally_key(struct tally *t, int node, const char *id, int64_t pttl_ms)
 {
+    check(t, node);
     t->node[node].word = TALLY_A_KEY;
     snprintf(t->node[node].id, sizeof(t->node[node].id), "%s", id);
     t->node[node].pttl_ms = pttl_ms;
@@ -60,6 +75,7 @@ static uint32_t alike(const struct tally *t, int node)
 
 int tally_count(const struct tally *t, int node)
 {
+    check(t, node);
     return twins_count(&t->twins, alike(t, node));
 }
 
@@ -96,6 +112,9 @@ enum tally_outcome tally_decide(const struct tally *t)
     uint32_t without = words(t, TALLY_NO_KEY);
     uint32_t missing = words(t, TALLY_NO_WORD) | words(t, TALLY_SILENT);
 
+    hf_assert((most & without) == 0 && ((most | without) & missing) == 0,
+              "a node counts twice: %x, %x, %x", (unsigned)most, (unsigned)without,
+              (unsigned)missing);
     if (decides(t, most))
         return TALLY_HELD;
     if (decides(t, without))

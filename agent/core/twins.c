@@ -1,5 +1,7 @@
 #include "agent/core/twins.h"
 
+#include "shm/assert.h"
+
 static uint32_t bit(int node)
 {
     return UINT32_C(1) << node;
@@ -7,6 +9,9 @@ static uint32_t bit(int node)
 
 void twins_pair(struct twins *t, int one, int other)
 {
+    hf_assert(one >= 0 && one < HF_NODES_MAX && other >= 0 && other < HF_NODES_MAX, "nodes %d, %d",
+              one, other);
+    hf_assert(one != other, "node %d", one);
     t->of[one] = (uint16_t)(t->of[one] | bit(other));
     t->of[other] = (uint16_t)(t->of[other] | bit(one));
 }
@@ -14,6 +19,7 @@ void twins_pair(struct twins *t, int one, int other)
 /* A node that has twins among them counts, and they do not; or the other way about. */
 int twins_count(const struct twins *t, uint32_t nodes)
 {
+    hf_assert(nodes >> HF_NODES_MAX == 0, "nodes %x", (unsigned)nodes);
     for (int i = 0; t && i < HF_NODES_MAX; i++) {
         uint32_t others = nodes & ~bit(i);
         int with, without;
@@ -31,6 +37,7 @@ hf_time twins_validity(const struct twins *t, const hf_time *d, int count, int q
 {
     hf_time best = HF_TIME_PAST;
 
+    hf_assert(count >= 0 && count <= HF_NODES_MAX && q >= 1, "count %d, q %d", count, q);
     for (int i = 0; i < count; i++) {
         uint32_t as_late = 0;
 

@@ -1,9 +1,12 @@
 #include "agent/core/validity.h"
 
+#include "shm/assert.h"
+
 hf_time validity_qth(const hf_time *d, int count, int q)
 {
     hf_time sorted[HF_NODES_MAX]; /* largest first; insertion sort is fastest for so few */
 
+    hf_assert(count >= 0 && count <= HF_NODES_MAX && q >= 1, "count %d, q %d", count, q);
     if (count < q)
         return HF_TIME_PAST;
     for (int i = 0; i < count; i++) {

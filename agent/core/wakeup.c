@@ -3,6 +3,7 @@
 #include "agent/core/backoff.h"
 #include "agent/core/draw.h"
 #include "agent/core/validity.h"
+#include "shm/assert.h"
 
 #define LASTING_MIN  hf_ms(250) /* between rounds for keys without expiry */
 #define LASTING_MAX  hf_ms(1000)
@@ -28,8 +29,30 @@ static int count(uint32_t nodes)
     return found;
 }
 
+static void check(const struct wakeup *w)
+{
+    const uint32_t nodes = (UINT32_C(1) << w->n) - 1;
+
+    hf_assert(w->n >= 1 && w->n <= HF_NODES_MAX, "n %d", w->n);
+    hf_assert(w->q >= 1 && w->q <= w->n, "q %d, n %d", w->q, w->n);
+    hf_assert(((w->armed | w->told | w->unarmed | w->querying | w->free | w->lasting) & ~nodes) ==
+                  0,
+              "armed %x, told %x, unarmed %x, querying %x, free %x, lasting %x", (unsigned)w->armed,
+              (unsigned)w->told, (unsigned)w->unarmed, (unsigned)w->querying, (unsigned)w->free,
+              (unsigned)w->lasting);
+    hf_assert(w->splits <= SPLITS_MOST && w->splits_before <= SPLITS_MOST, "splits %d, before %d",
+              w->splits, w->splits_before);
+}
+
+static void check_node(const struct wakeup *w, int node)
+{
+    check(w);
+    hf_assert(node >= 0 && node < w->n, "node %d of %d", node, w->n);
+}
+
 void wakeup_init(struct wakeup *w, int n, int q)
 {
+    hf_assert(n >= 1 && n <= HF_NODES_MAX && q >= 1 && q <= n, "n %d, q %d", n, q);
     *w = (struct wakeup){.n = (uint8_t)n, .q = (uint8_t)q, .not_before = HF_TIME_PAST};
     for (int i = 0; i < HF_NODES_MAX; i++)
         w->told_at[i] = w->queried_at[i] = HF_TIME_PAST;
@@ -52,6 +75,7 @@ static void answered(struct wakeup *w, int node, bool tracked, hf_time sent)
 {
     bool late = !hf_time_before(w->told_at[node], sent);
 
+    check_node(w, node);
     w->querying &= ~bit(node);
     w->free &= ~bit(node);
     w->lasting &= ~bit(node);
@@ -85,12 +109,14 @@ void wakeup_free(struct wakeup *w, int node, bool tracked, hf_time sent)
 
 void wakeup_query(struct wakeup *w, int node, hf_time now)
 {
+    check_node(w, node);
     w->querying |= bit(node);
     w->queried_at[node] = now;
 }
 
 void wakeup_unanswered(struct wakeup *w, int node)
 {
+    check_node(w, node);
     w->querying &= ~bit(node);
     w->told &= ~bit(node); /* it will be polled */
     w->unarmed &= ~bit(node);
@@ -99,6 +125,7 @@ void wakeup_unanswered(struct wakeup *w, int node)
 
 void wakeup_told(struct wakeup *w, int node, hf_time now)
 {
+    check_node(w, node);
     w->told_at[node] = now;
     w->told |= bit(node);
     w->armed &= ~bit(node);
@@ -107,12 +134,14 @@ void wakeup_told(struct wakeup *w, int node, hf_time now)
 
 void wakeup_telling(struct wakeup *w, int node, bool can)
 {
+    check_node(w, node);
     w->armed &= ~bit(node);
     w->unarmed = can ? w->unarmed | bit(node) : w->unarmed & ~bit(node);
 }
 
 void wakeup_granted(struct wakeup *w, int node)
 {
+    check_node(w, node);
     w->armed &= ~bit(node);
     w->free &= ~bit(node);
 }
@@ -162,6 +191,7 @@ static void split(struct wakeup *w, hf_dur rtt, uint32_t random, hf_time now)
         w->splits++;
     window = hf_dur_min(SPLIT_MOST, hf_ns(window.ns << (w->splits - 1)));
     w->not_before = hf_time_add(now, draw_within(window, random));
+    hf_assert(w->splits >= 1 && w->splits <= SPLITS_MOST, "splits %d", w->splits);
     w->split = true;
     w->poll = hf_time_add(now, backoff_contend(-1, random));
 }
@@ -169,6 +199,7 @@ static void split(struct wakeup *w, hf_dur rtt, uint32_t random, hf_time now)
 void wakeup_lost(struct wakeup *w, uint32_t won, bool winner, hf_dur rtt, uint32_t random,
                  hf_time now)
 {
+    hf_assert(won >> w->n == 0, "won %x of %d", (unsigned)won, w->n);
     w->free |= won & ~w->told;
     w->splits_before = w->splits;
     if (won && !winner) {
@@ -209,6 +240,7 @@ struct wakeup_plan wakeup_next(const struct wakeup *w, uint32_t voting, hf_time 
 {
     struct wakeup_plan plan = {WAKEUP_WAIT, 0, w->poll};
 
+    check(w);
     if (count((w->told | w->free) & voting) >= w->q) {
         plan.step = hf_time_reached(now, w->not_before) ? WAKEUP_ROUND : WAKEUP_WAIT;
         plan.at = w->not_before;
@@ -231,6 +263,7 @@ struct wakeup_plan wakeup_next(const struct wakeup *w, uint32_t voting, hf_time 
 
 void wakeup_budget_init(struct wakeup_budget *b, uint32_t per_second)
 {
+    hf_assert(per_second > 0 && per_second <= HF_NS_PER_SEC, "per_second %u", (unsigned)per_second);
     *b = (struct wakeup_budget){.each = hf_ns(HF_NS_PER_SEC / per_second),
                                 .ahead = hf_ns(HF_NS_PER_SEC / BUDGET_BURST),
                                 .spent = HF_TIME_PAST};
@@ -240,6 +273,7 @@ hf_time wakeup_budget_book(struct wakeup_budget *b, uint32_t commands, hf_time n
 {
     hf_time from = hf_time_max(b->spent, now);
 
+    hf_assert(b->each.ns > 0, "commands %u", (unsigned)commands);
     b->spent = hf_time_add(from, hf_ns(b->each.ns * commands));
     return hf_time_max(now, hf_time_sub(from, b->ahead));
 }

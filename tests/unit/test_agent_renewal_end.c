@@ -119,14 +119,17 @@ static void test_lost_run_is_released_once_reaped(void **state)
  * or the mark of a forced release, which a release would take along. */
 static void test_lost_run_without_a_vote_lapses_at_v(void **state)
 {
-    const uint32_t mark[HF_NODES_MAX] = {77};
+    const uint32_t mark[HF_NODES_MAX] = {77, 77, 77};
     hf_time a = clock_now(), valid;
+    const hf_time sent[HF_NODES_MAX] = {a, HF_TIME_PAST, HF_TIME_PAST};
     struct lease *lease;
 
     (void)state;
     put_key("single", 1 << 0);
+    for (int i = 1; i < NODES; i++)
+        ask(i, "SET single %s PX 60000", OTHER);
     lease = made("single", generation % CAPACITY, 1 << 0 | 1 << 1, true, a);
-    lease_fsm_init(&lease->fsm, NULL, 1, 1, &timing, true, HF_TIME_NEVER, &a, mark);
+    lease_fsm_init(&lease->fsm, NULL, NODES, 1, &timing, true, HF_TIME_NEVER, sent, mark);
     valid = lease->fsm.valid;
     hand_over(lease);
     ask(0, "SET single %s PX 60000", OTHER);

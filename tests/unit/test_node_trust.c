@@ -419,6 +419,17 @@ TEST(what_was_seen_after_now_is_of_another_clock_and_not_known)
     assert_int_equal(t.sampled.ns, at(SEC).ns);
 }
 
+TEST(a_clock_between_ends_that_are_the_other_way_round_is_not_known)
+{
+    struct node_trust wrong = trusted(), t;
+
+    wrong.low_us = wrong.high_us + 1;
+    trust_init(&t, hf_ns(QUARANTINE), false);
+    trust_restore(&t, &wrong, HF_TIME_PAST, at(SEC));
+    assert_false(t.contacted || t.clock_known);
+    assert_int_equal(sample(&t, 0, at(SEC)), TRUST_NOTHING);
+}
+
 /* --- ttl_max was raised meanwhile: an earlier agent went by a shorter quarantine ----------------- */
 
 #define LONGER (5 * QUARANTINE)
@@ -623,6 +634,7 @@ int main(void)
             the_word_does_not_skip_a_changed_sentinel_of_a_node_known_from_the_journal),
         cmocka_unit_test(a_node_known_from_the_journal_is_watched_on),
         cmocka_unit_test(what_was_seen_after_now_is_of_another_clock_and_not_known),
+        cmocka_unit_test(a_clock_between_ends_that_are_the_other_way_round_is_not_known),
         cmocka_unit_test(what_a_node_forgot_before_leases_were_longer_is_counted_as_then),
         cmocka_unit_test(what_a_node_forgot_when_leases_could_be_longer_is_counted_anew),
         cmocka_unit_test(of_a_quarantine_that_may_have_been_too_short_nothing_is_known),
