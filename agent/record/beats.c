@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "shm/assert.h"
 #include "shm/ring.h"
 
 struct beats {
@@ -40,5 +41,6 @@ void beats_drop(struct beats *beats)
 
 uint32_t beats_count(const struct beats *beats, uint32_t word)
 {
+    hf_assert(word < HF_BEATS, "word %u", (unsigned)word);
     return beats ? atomic_load_explicit(&beats->words[word], memory_order_relaxed) : 0;
 }

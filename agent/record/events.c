@@ -8,6 +8,7 @@
 #include "agent/base/clock.h"
 #include "agent/core/validity.h"
 #include "agent/record/losses.h"
+#include "shm/assert.h"
 #include "shm/compiler.h"
 #include "shm/history.h"
 #include "shm/status.h"
@@ -21,6 +22,9 @@ void events_begin(struct agent *agent)
 
 static void put(struct agent *agent, enum hf_event_ring ring, struct hf_event *event)
 {
+    hf_assert((unsigned)ring < HF_EVENT_RINGS, "ring %d, event %u", (int)ring, event->kind);
+    hf_assert(event->node == HF_EVENT_NO_NODE || event->node < HF_NODES_MAX, "event %u, node %u",
+              event->kind, event->node);
     event->number = atomic_fetch_add(&agent->event_number, 1) + 1;
     event->wall_ms = clock_wall().ms;
     event->nodes = (uint8_t)agent->config->node_count;
@@ -248,6 +252,8 @@ static void put_vote(struct agent *agent, const struct lease *lease,
 {
     struct hf_event event = of_lease(agent, lease, kind);
 
+    hf_assert(before->node >= 0 && before->node < lease->nodes, "slot %u, node %d of %d",
+              (unsigned)lease->slot, before->node, lease->nodes);
     event.node = (uint8_t)before->node;
     event.reason = (uint8_t)before->finding;
     event.valid_before_ns = shown(before->valid);
@@ -311,6 +317,7 @@ static void tell_state(struct agent *agent, struct lease *lease, const struct le
     struct hf_event event = of_lease(agent, lease, kind);
     bool often = kind == HF_EVENT_ON_TIME || kind == HF_EVENT_RELEASED;
 
+    hf_assert(kind != HF_EVENT_NONE, "slot %u, state %d", (unsigned)lease->slot, (int)fsm->state);
     event.reason = (uint8_t)fsm->reason;
     if (kind == HF_EVENT_LATE)
         event.reason = before->finding ? (uint8_t)before->finding : HF_LOSS_QUORUM;

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "shm/assert.h"
 #include "shm/status.h"
 
 uint64_t half_seq(const void *half)
@@ -33,6 +34,7 @@ void half_commit(void *halves, size_t size, const void *body)
     char *half = halves, *idle = half + (size_t)!newer * size;
     uint64_t next = half_seq(half + (size_t)newer * size) + 1;
 
+    hf_assert(size > sizeof(struct half_head), "size %zu", size);
     atomic_thread_fence(memory_order_release);
     memcpy(idle + sizeof(struct half_head), (const char *)body + sizeof(struct half_head),
            size - sizeof(struct half_head));

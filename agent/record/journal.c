@@ -17,6 +17,7 @@
 #include "agent/record/boot_file.h"
 #include "agent/record/halves.h"
 #include "agent/record/journal_layout.h"
+#include "shm/assert.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
@@ -79,6 +80,8 @@ bool journal_page_fits(const struct journal *j, uint64_t size)
 
 void journal_place(struct journal *j, void *map, uint32_t capacity, uint32_t nodes)
 {
+    hf_assert(capacity >= 1 && capacity <= HF_SLOTS_MAX && nodes <= HF_NODES_MAX,
+              "capacity %u, nodes %u", (unsigned)capacity, (unsigned)nodes);
     j->map = map;
     j->capacity = capacity;
     j->nodes = (int)nodes;
@@ -485,6 +488,8 @@ int journal_make(struct journal *j, uint32_t first, char *why, size_t why_size)
 
     if (j->kept)
         return HF_OK;
+    hf_assert(!j->map && first >= 1 && first <= j->capacity, "first %u, capacity %u",
+              (unsigned)first, (unsigned)j->capacity);
     j->want.size = journal_size_for(first, (int)j->want.nodes);
     rc = make_file(j, first, &fd, why, why_size);
     if (rc < 0)
@@ -508,10 +513,12 @@ int journal_take_slots(struct journal *j, uint32_t slots)
 {
     size_t have = journal_size_for(slots_of(j), j->nodes), want = journal_size_for(slots, j->nodes);
 
+    hf_assert(j->map && j->fd >= 0, "slots %u", (unsigned)slots);
     if (slots <= slots_of(j))
         return HF_OK;
     if (slots > j->capacity || (want > have && boot_file_take(j->fd, have, want) != 0))
         return HF_EFULL;
+    hf_assert(want <= j->size, "slots %u: %zu bytes of %zu", (unsigned)slots, want, j->size);
     if (want > have)
         boot_file_lock(j->map, have, want);
     /* (!) Room first: the next agent looks at all that this tells of. */

@@ -4,7 +4,21 @@
 #include <string.h>
 
 #include "agent/record/journal_layout.h"
+#include "shm/assert.h"
+#include "shm/ring.h"
 #include "shm/status.h"
+
+/* The writer's side: a slot that has room, with holder blocks by number. */
+static void check(const struct journal *j, uint32_t slot)
+{
+    hf_assert(slot < slots_of(j) && slots_of(j) <= j->capacity, "slot %u of %u, capacity %u",
+              (unsigned)slot, (unsigned)slots_of(j), (unsigned)j->capacity);
+    hf_assert(j->nodes >= 1 && j->nodes <= HF_NODES_MAX, "nodes %d", j->nodes);
+    hf_assert(j->half_size <= 2 * HALF_LINE && j->half_size % HALF_LINE == 0, "half_size %zu",
+              j->half_size);
+    hf_assert(j->fd >= 0, "slot %u", (unsigned)slot);
+    hf_assert(j->holder[slot] <= 1, "slot %u, holder %u", (unsigned)slot, j->holder[slot]);
+}
 
 /* (!) Into the block that the newest state does not refer to: no state names it until the next put. */
 void journal_put_holder(struct journal *j, uint32_t slot, const struct journal_identity *id)
@@ -12,6 +26,9 @@ void journal_put_holder(struct journal *j, uint32_t slot, const struct journal_i
     int idle = !holder_now(j, slot);
     struct holder_block block;
 
+    check(j, slot);
+    hf_assert(id->note_len <= HF_NOTE_MAX && id->comm_len <= HF_COMM_MAX, "slot %u, lengths %u, %u",
+              (unsigned)slot, id->note_len, id->comm_len);
     memset(&block, 0, sizeof(block));
     block.max_hold_ms = id->max_hold_ms;
     block.pid = id->pid;
@@ -39,6 +56,8 @@ void journal_put_identity(struct journal *j, uint32_t slot, const struct journal
 {
     struct token_block *what = &record_of(j, slot)->what;
 
+    check(j, slot);
+    hf_assert(id->name_len >= 1, "slot %u", (unsigned)slot);
     memset(what, 0, sizeof(*what));
     what->ttl_ms = id->ttl_ms;
     token_text(&id->token, what->token);
@@ -54,6 +73,17 @@ void journal_put(struct journal *j, uint32_t slot, const struct journal_lease *s
         char bytes[2 * HALF_LINE];
     } body;
 
+    check(j, slot);
+    hf_assert(state->state <= JOURNAL_ENDING, "slot %u, state %d", (unsigned)slot,
+              (int)state->state);
+    hf_assert(state->slot_state <= HF_SLOT_ENDED, "slot %u, slot_state %d", (unsigned)slot,
+              (int)state->slot_state);
+    hf_assert(state->reason <= HF_LOSS_AWAY, "slot %u, reason %d", (unsigned)slot,
+              (int)state->reason);
+    hf_assert(state->generation <= HF_GEN_MAX, "slot %u, generation %u", (unsigned)slot,
+              (unsigned)state->generation);
+    hf_assert(state->generation > 0 || !journal_is_held(state->state), "slot %u, state %d",
+              (unsigned)slot, (int)state->state);
     memset(body.bytes, 0, j->half_size);
     body.half.state = (uint32_t)state->state | (uint32_t)j->holder[slot] << HOLDER_SHIFT;
     body.half.slot_state = (uint32_t)state->slot_state | (uint32_t)state->reason << REASON_SHIFT;
@@ -73,7 +103,7 @@ static int get_identity(const struct lease_record *r, int holder, struct journal
 
     if (what->name_len == 0 || token_read(what->token, &token) < 0 ||
         what->token[TOKEN_LEN] != '\0' || who->note_len > HF_NOTE_MAX ||
-        who->comm_len > HF_COMM_MAX)
+        who->comm_len > HF_COMM_MAX || who->beat_word >= HF_BEATS)
         return HF_ETABLE;
     memset(ret, 0, sizeof(*ret));
     ret->token = token;
@@ -99,6 +129,14 @@ static int get_identity(const struct lease_record *r, int holder, struct journal
     return HF_OK;
 }
 
+/* What this agent goes by, and asserts, where it takes the lease up. */
+static bool is_possible(const struct lease_half *h, enum journal_state state)
+{
+    return (h->slot_state & STATE_MASK) <= HF_SLOT_ENDED &&
+           h->slot_state >> REASON_SHIFT <= HF_LOSS_AWAY && h->generation <= HF_GEN_MAX &&
+           ((h->generation > 0 && h->fence > 0) || !journal_is_held(state));
+}
+
 int journal_get(const struct journal *j, uint32_t slot, struct journal_identity *ret_identity,
                 struct journal_lease *ret_state)
 {
@@ -119,7 +157,7 @@ int journal_get(const struct journal *j, uint32_t slot, struct journal_identity 
     holder = h->state >> HOLDER_SHIFT;
     if (state == JOURNAL_FREE)
         return HF_ENOTHELD;
-    if (state > JOURNAL_ENDING || holder > 1)
+    if (state > JOURNAL_ENDING || holder > 1 || !is_possible(h, (enum journal_state)state))
         return HF_ETABLE;
     rc = get_identity(r, (int)holder, ret_identity);
     if (rc < 0)

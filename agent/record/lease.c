@@ -7,6 +7,7 @@
 #include "agent/base/slab.h"
 #include "agent/base/tsan.h"
 #include "agent/record/beats.h"
+#include "shm/assert.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
@@ -18,6 +19,7 @@
 struct lease_table {
     struct lease *removed;
     unsigned removed_count;
+    uint32_t capacity;
     _Atomic uint32_t used; /* no slot from here on ever had a lease */
     _Atomic(struct lease *) slot[];
 };
@@ -48,6 +50,11 @@ struct lease *lease_new(int nodes, const struct lease_words *words)
                                 .has_extra = words->extra || words->heartbeat_ms};
     struct lease *lease = slab_take(whole_size(&facts));
 
+    hf_assert(nodes >= 1 && nodes <= HF_NODES_MAX, "nodes %d", nodes);
+    hf_assert(words->name_len >= 1 && words->name_len <= HF_NAME_MAX && words->key_len >= 1 &&
+                  words->note_len <= HF_NOTE_MAX && facts.comm_len <= HF_COMM_MAX,
+              "name_len %zu, key_len %zu, note_len %zu, comm_len %u", words->name_len,
+              words->key_len, words->note_len, facts.comm_len);
     if (!lease)
         return NULL;
     memcpy(lease, &facts, offsetof(struct lease, fsm));
@@ -66,6 +73,8 @@ struct lease *lease_new(int nodes, const struct lease_words *words)
 
 void lease_set_token(struct lease *lease, hf_time won, hf_time token_end)
 {
+    hf_assert(lease->has_extra, "slot %u, generation %u", (unsigned)lease->slot,
+              (unsigned)lease->generation);
     lease_extra(lease)->won = won;
     lease_extra(lease)->token_end = token_end;
 }
@@ -94,6 +103,7 @@ int lease_table_create(uint32_t capacity, struct lease_table **ret_table)
 
     if (!table)
         return HF_ENOMEM;
+    table->capacity = capacity;
     *ret_table = table;
     return HF_OK;
 }
@@ -134,6 +144,12 @@ void lease_table_destroy(struct lease_table *table)
 
 void lease_table_add(struct lease_table *table, struct lease *lease)
 {
+    hf_assert(lease->slot < table->capacity, "slot %u of %u", (unsigned)lease->slot,
+              (unsigned)table->capacity);
+    hf_assert(lease->generation >= 1 && lease->generation <= HF_GEN_MAX, "slot %u, generation %u",
+              (unsigned)lease->slot, (unsigned)lease->generation);
+    hf_assert(!lease_table_at(table, lease->slot), "slot %u, generation %u", (unsigned)lease->slot,
+              (unsigned)lease->generation);
     atomic_store_explicit(&table->slot[lease->slot], lease, memory_order_release);
     if (lease->slot >= atomic_load_explicit(&table->used, memory_order_relaxed))
         atomic_store_explicit(&table->used, lease->slot + 1, memory_order_release);
@@ -143,9 +159,12 @@ void lease_table_remove(struct lease_table *table, uint32_t slot)
 {
     struct lease *lease = lease_table_at(table, slot);
 
+    hf_assert(lease && lease->slot == slot, "slot %u", (unsigned)slot);
     atomic_store_explicit(&table->slot[slot], NULL, memory_order_relaxed);
     lease->removed = table->removed;
     table->removed = lease;
+    hf_assert(table->removed_count < REMOVED_MOST, "slot %u, removed %u", (unsigned)slot,
+              table->removed_count);
     if (++table->removed_count == REMOVED_MOST)
         lease_table_tidy(table);
 }

@@ -1,5 +1,6 @@
 #include "agent/record/lease_record.h"
 
+#include "shm/assert.h"
 #include "shm/slot.h"
 
 void lease_journal(struct agent *agent, const struct lease *lease, enum journal_state state)
@@ -11,6 +12,10 @@ void lease_journal(struct agent *agent, const struct lease *lease, enum journal_
                                    .fence = lease->fence};
     int latest = 0;
 
+    hf_assert(lease->generation >= 1 && lease->generation <= HF_GEN_MAX, "slot %u, generation %u",
+              (unsigned)lease->slot, (unsigned)lease->generation);
+    hf_assert(lease->fence != 0, "slot %u, generation %u", (unsigned)lease->slot,
+              (unsigned)lease->generation);
     for (int i = 0; i < lease->fsm.n; i++) {
         record.d[i] = lease_fsm_d(&lease->fsm, i);
         if (hf_time_before(record.d[latest], record.d[i]))
@@ -26,6 +31,8 @@ void lease_record_end(struct agent *agent, struct lease *lease)
 {
     struct hf_slot *slot = &agent->table.slots[lease->slot];
 
+    hf_assert(lease->fsm.state == HF_SLOT_LOST || lease->fsm.state == HF_SLOT_ENDED,
+              "slot %u, state %d", (unsigned)lease->slot, (int)lease->fsm.state);
     lease_journal(agent, lease, JOURNAL_ENDING);
     hf_slot_withdraw(slot);
     atomic_store(&lease->valid_ns, 0);

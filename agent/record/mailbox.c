@@ -5,6 +5,7 @@
 #include "agent/base/log.h"
 #include "agent/base/tsan.h"
 #include "agent/record/beats.h"
+#include "shm/assert.h"
 #include "shm/compiler.h"
 
 void mailbox_init(struct mailbox *box, struct loop *receiver)
@@ -41,6 +42,7 @@ struct message *message_new(enum message_kind kind)
 
 void mailbox_post(struct mailbox *box, struct message *message)
 {
+    hf_assert(box->loop && message->kind <= MSG_FLEET_CHANGE, "message %d", (int)message->kind);
     tsan_release(message);
     cds_wfcq_enqueue(&box->head, &box->tail, &message->node);
     loop_wake(box->loop);

@@ -14,6 +14,7 @@
 #include "agent/record/boot_file.h"
 #include "agent/record/halves.h"
 #include "agent/record/list_change.h"
+#include "shm/assert.h"
 #include "shm/compiler.h"
 #include "shm/layout.h"
 #include "shm/status.h"
@@ -242,6 +243,9 @@ void node_records_put(struct node_records *r, int node, const struct node_trust 
 {
     struct node_half body;
 
+    hf_assert(node >= 0 && node < HF_NODES_MAX, "node %d", node);
+    hf_assert(!trust->clock_known || trust->low_us <= trust->high_us, "node %d, %lld to %lld", node,
+              (long long)trust->low_us, (long long)trust->high_us);
     memset(&body, 0, sizeof(body));
     memcpy(&body.trust, trust, sizeof(body.trust));
     half_commit(r->node[node].half, sizeof(body), &body);

@@ -233,6 +233,7 @@ static HF_UNUSED struct lease *made(const char *name, uint32_t slot, uint32_t vo
     record = record_of(lease, JOURNAL_HELD);
     journal_put(agent.journal, slot, &record);
     id.generation = lease->generation;
+    id.name_len = lease->name_len;
     id.ttl_ms = TTL_MS;
     id.fence = lease->fence;
     id.since = a;

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <sys/wait.h>
 
+#include "agent/record/journal_layout.h"
 #include "tests/unit/journal_fixture.h"
 
 #define KILLS 200
@@ -35,7 +36,7 @@ static enum journal_state state_at(uint64_t number)
 /* The generation, and what the identity is made of. */
 static uint32_t lease_at(uint64_t number)
 {
-    return (uint32_t)(number / LEASE_PUTS) & HF_GEN_MAX;
+    return (uint32_t)(number / LEASE_PUTS + 1) & HF_GEN_MAX;
 }
 
 static _Noreturn void write_until_killed(struct progress *progress)
@@ -172,6 +173,46 @@ TEST(a_token_of_other_digits_is_not_believed)
     }
 }
 
+static void write_half(uint32_t slot, const struct journal_lease *lease)
+{
+    void *halves = halves_of(journal, slot);
+    struct lease_half *half = halves;
+
+    if (half_newest(halves, journal->half_size) == 1)
+        half = (void *)((char *)halves + journal->half_size);
+    half->state = (half->state & ~STATE_MASK) | lease->state;
+    half->slot_state = (uint32_t)lease->slot_state | (uint32_t)lease->reason << REASON_SHIFT;
+    half->generation = lease->generation;
+    half->fence = lease->fence;
+}
+
+/* An agent that took such a lease up would fail an assertion, at each start. */
+TEST(states_reasons_and_generations_that_no_agent_writes_are_not_believed)
+{
+    static const struct journal_lease wrong[] = {
+        {.state = JOURNAL_HELD, .slot_state = HF_SLOT_ENDED + 1, .generation = 9, .fence = 9},
+        {.state = JOURNAL_HELD,
+         .slot_state = HF_SLOT_LOSING,
+         .reason = HF_LOSS_AWAY + 1,
+         .generation = 9,
+         .fence = 9},
+        {.state = JOURNAL_HELD,
+         .slot_state = HF_SLOT_HELD,
+         .generation = HF_GEN_MAX + 1,
+         .fence = 9},
+        {.state = JOURNAL_HANDOFF, .slot_state = HF_SLOT_HELD, .fence = 9},
+        {.state = JOURNAL_HELD, .slot_state = HF_SLOT_HELD, .generation = 9},
+    };
+
+    for (size_t i = 0; i < HF_LENGTH(wrong); i++) {
+        hold(4, 9);
+        assert_int_equal(get(4), HF_OK);
+        write_half(4, &wrong[i]);
+        assert_int_equal(get(4), HF_ETABLE);
+        put_lease(4, JOURNAL_FREE, 9, 0);
+    }
+}
+
 #define ROW(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -180,6 +221,7 @@ int main(void)
         ROW(a_kill_at_any_moment_leaves_the_last_put_or_the_one_before),
         ROW(each_thread_puts_into_records_of_its_own),
         ROW(a_token_of_other_digits_is_not_believed),
+        ROW(states_reasons_and_generations_that_no_agent_writes_are_not_believed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

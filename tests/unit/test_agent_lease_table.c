@@ -39,6 +39,7 @@ static struct lease *numbered(uint32_t number)
     lease = made(name, strlen(name), key, strlen(key));
     assert_non_null(lease);
     lease->slot = number;
+    lease->generation = 1;
     lease->fence = (uint64_t)number << 16;
     atomic_init(&lease->valid_ns, number);
     return lease;

@@ -148,8 +148,11 @@ static struct journal_identity an_identity(bool run)
 static void leave(bool run, enum hf_slot_state state, const double d_s[3], double shown_s)
 {
     struct journal_identity id = an_identity(run);
-    struct journal_lease rec = {
-        .state = left_as, .slot_state = state, .reason = HF_LOSS_FORCED, .generation = GENERATION};
+    struct journal_lease rec = {.state = left_as,
+                                .slot_state = state,
+                                .reason = HF_LOSS_FORCED,
+                                .generation = GENERATION,
+                                .fence = 1};
     hf_time now = clock_now();
 
     open_all();
@@ -410,7 +413,7 @@ static void of_a_copy_nothing_is_readopted_or_released(void **state)
 static void leave_handoff(bool run)
 {
     struct journal_identity id = an_identity(run);
-    struct journal_lease rec = {.state = JOURNAL_HELD, .generation = GENERATION - 1};
+    struct journal_lease rec = {.state = JOURNAL_HELD, .generation = GENERATION - 1, .fence = 1};
     hf_time valid = hf_time_add(clock_now(), hf_ms(25000));
 
     open_all();
