@@ -16,6 +16,7 @@
 #include "agent/record/beats.h"
 #include "agent/record/config_order.h"
 #include "agent/record/stores.h"
+#include "shm/assert.h"
 #include "shm/compiler.h"
 #include "shm/measures.h"
 #include "shm/status.h"
@@ -247,6 +248,7 @@ static void on_message(struct renewal *r, const struct message *message) IN_RENE
 
     switch (message->kind) {
     case MSG_GRANTED:
+        hf_assert(message->lease, "slot %u", (unsigned)message->slot);
         renewal_adopt(r, message->lease, clock_now());
         break;
     case MSG_VOTE:
@@ -255,6 +257,7 @@ static void on_message(struct renewal *r, const struct message *message) IN_RENE
             renewal_vote(r, lease, message->node_number, message->at);
         break;
     case MSG_HAND_OVER:
+        hf_assert(message->handoff, "slot %u", (unsigned)message->slot);
         renewal_hand_over(r, message->handoff);
         break;
     case MSG_RELEASE:
@@ -276,6 +279,8 @@ static void on_message(struct renewal *r, const struct message *message) IN_RENE
             beats_drop(message->beats);
         break;
     case MSG_TRUST:
+        hf_assert(message->node_number >= 0 && message->node_number < r->n, "node %d of %d",
+                  message->node_number, r->n);
         on_told(&r->node[message->node_number], message);
         break;
     case MSG_STOP:
@@ -293,7 +298,8 @@ static void on_message(struct renewal *r, const struct message *message) IN_RENE
     case MSG_ENDED:
     case MSG_GO_AWAY:
     case MSG_FLEET_CHANGE:
-        break; /* not ours */
+        hf_assert(message->kind == MSG_STOP, "message %d is the broker's", (int)message->kind);
+        break;
     }
 }
 

@@ -9,6 +9,7 @@
 #include "agent/core/backoff.h"
 #include "agent/core/draw.h"
 #include "agent/core/fence.h"
+#include "shm/assert.h"
 #include "shm/compiler.h"
 #include "shm/measures.h"
 #include "shm/status.h"
@@ -22,7 +23,10 @@ _Static_assert(RENEW_KEYS <= COHORT_MOST, "a cohort is taken at once");
 
 static struct lease *lease_of(const struct renewal_node *node, const struct cohort_single *single)
 {
-    return node->renewal->slots[single->number].lease;
+    struct lease *lease = node->renewal->slots[single->number].lease;
+
+    hf_assert(lease, "slot %u, node %d", (unsigned)single->number, node->number);
+    return lease;
 }
 
 static bool wants_heal(const struct lease *lease, int node)
@@ -233,6 +237,9 @@ static struct heal *heal_new(struct renewal_node *node, const struct lease *leas
 
     if (!heal)
         return NULL;
+    hf_assert(lease_fsm_renews(&lease->fsm) && node->heals < HEALS_MAX,
+              "slot %u, state %d, node %d, heals %d", (unsigned)lease->slot, (int)lease->fsm.state,
+              node->number, node->heals);
     heal->node = node;
     heal->slot = lease->slot;
     heal->generation = lease->generation;
@@ -321,6 +328,8 @@ static bool begin(struct filling *filling, struct renewal_node *node, hf_time du
             filling->batch = &node->batches[i];
     if (!filling->batch)
         return false;
+    hf_assert(node->pace.under_way < PACE_MOST, "node %d, under_way %d", node->number,
+              node->pace.under_way);
     filling->batch->node = node;
     filling->batch->count = 0;
     filling->batch->late = hf_time_since(now, due);
@@ -340,6 +349,11 @@ static void add(struct filling *filling, struct lease *lease)
     struct lease_node *ln = lease_node(lease, batch->node->number);
     hf_dur attempt = timing_of(hf_ms(lease->ttl_ms)).attempt;
 
+    hf_assert(!batch->busy && batch->count < RENEW_KEYS, "node %d, count %zu", batch->node->number,
+              (size_t)batch->count);
+    hf_assert(lease_fsm_renews(&lease->fsm), "slot %u, state %d", (unsigned)lease->slot,
+              (int)lease->fsm.state);
+    hf_assert(!ln->in_flight, "slot %u, node %d", (unsigned)lease->slot, batch->node->number);
     filling->patience = batch->count ? hf_dur_min(filling->patience, attempt) : attempt;
     filling->keys[batch->count] = (struct link_key){.key = lease_key(lease),
                                                     .key_len = lease->key_len,
@@ -359,6 +373,7 @@ static void send_batch(struct filling *filling, hf_time now) IN_RENEWAL_THREAD
     struct renewal_node *node = batch->node;
     struct renewal *r = node->renewal;
 
+    hf_assert(batch->count > 0, "node %d", node->number);
     filling->batch = NULL;
     if (renewal_tracks(node))
         link_track(node->link);
@@ -419,8 +434,11 @@ static bool pump_cohort(struct renewal_node *node, struct filling *filling,
         return false;
     count = cohorts_take(&node->renewals, slots, RENEW_KEYS - filling->batch->count);
     renewal_fetch(node->renewal, slots, count);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        hf_assert(node->renewal->slots[slots[i]].lease, "slot %u, node %d", (unsigned)slots[i],
+                  node->number);
         add(filling, node->renewal->slots[slots[i]].lease);
+    }
     return true;
 }
 

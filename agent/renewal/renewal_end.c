@@ -7,6 +7,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
 #include "agent/base/thread_role.h"
+#include "shm/assert.h"
 #include "shm/status.h"
 
 static uint32_t all_nodes(const struct renewal *r)
@@ -17,6 +18,10 @@ static uint32_t all_nodes(const struct renewal *r)
 /* Nothing is left to do: the lease goes back to the broker. */
 static void hand_back(struct renewal *r, struct lease *lease) IN_RENEWAL_THREAD
 {
+    hf_assert(lease_is_over(lease), "slot %u, state %d", (unsigned)lease->slot,
+              (int)lease->fsm.state);
+    hf_assert(r->slots[lease->slot].lease == lease, "slot %u, generation %u", (unsigned)lease->slot,
+              (unsigned)lease->generation);
     renewal_set_timer(r, lease, HF_TIME_NEVER);
     renewal_unschedule(r, lease);
     renewal_unwatch(r, lease);
@@ -75,6 +80,10 @@ void renewal_release_keys(struct renewal *r, struct lease *lease, hf_time now)
 {
     struct release_order order = order_of(r, lease, all_nodes(r), now);
 
+    hf_assert(lease_is_over(lease) && !lease->releasing, "slot %u, state %d, releasing %d",
+              (unsigned)lease->slot, (int)lease->fsm.state, lease->releasing);
+    hf_assert(atomic_load(&r->agent->table.slots[lease->slot].check) == 0, "slot %u, generation %u",
+              (unsigned)lease->slot, (unsigned)lease->generation);
     if (lease->fsm.state == HF_SLOT_ENDED)
         release_order_judge(&order, lease->fsm.valid);
     release_order_tell(&order, on_released, lease);
@@ -92,6 +101,7 @@ void renewal_lapsed(struct renewal *r, struct lease *lease, hf_time now)
     const struct renewal_slot *slot = &r->slots[lease->slot];
     struct release_order order = order_of(r, lease, (uint32_t)(slot->doubt | slot->broken), now);
 
+    hf_assert(!lease->releasing, "slot %u, state %d", (unsigned)lease->slot, (int)lease->fsm.state);
     if (order.nodes)
         (void)releaser_start(r->releaser, &order);
     hand_back(r, lease);

@@ -7,6 +7,8 @@
 #include "agent/base/thread_role.h"
 #include "agent/record/handoff.h"
 #include "agent/record/lease_record.h"
+#include "agent/core/fence.h"
+#include "shm/assert.h"
 #include "shm/slot.h"
 
 /* All that is known of the token is kept: votes, what is due on each node, what is unanswered there.
@@ -14,6 +16,15 @@
 static void take_over(struct renewal *r, struct lease *from, struct lease *to,
                       const struct handoff *h)
 {
+    hf_assert(r->slots[from->slot].lease == from && to->slot == from->slot, "slots %u, %u",
+              (unsigned)from->slot, (unsigned)to->slot);
+    hf_assert(to->generation == from->generation + 1, "generation %u after %u",
+              (unsigned)to->generation, (unsigned)from->generation);
+    hf_assert(to->fence == fence_handed_over(from->fence), "fence %llu after %llu",
+              (unsigned long long)to->fence, (unsigned long long)from->fence);
+    hf_assert(to->nodes == from->nodes && to->ttl_ms == from->ttl_ms, "nodes %d, %d, ttl_ms %u, %u",
+              to->nodes, from->nodes, (unsigned)to->ttl_ms, (unsigned)from->ttl_ms);
+    hf_assert(!from->releasing, "slot %u, state %d", (unsigned)from->slot, (int)from->fsm.state);
     lease_fsm_hand_over(&to->fsm, &from->fsm, to->run, h->max_hold);
     memcpy(lease_node(to, 0), lease_node(from, 0), (size_t)r->n * sizeof(struct lease_node));
     to->releasing = false;

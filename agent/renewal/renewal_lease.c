@@ -10,6 +10,8 @@
 #include "agent/record/beats.h"
 #include "agent/record/lease_record.h"
 #include "agent/record/losses.h"
+#include "agent/base/failure.h"
+#include "shm/assert.h"
 #include "shm/loss.h"
 #include "shm/measures.h"
 #include "shm/slot.h"
@@ -20,6 +22,20 @@
 static uint32_t all_nodes(const struct renewal *r)
 {
     return (UINT32_C(1) << r->n) - 1;
+}
+
+/* A lease that this thread has. */
+static void check(const struct renewal *r, const struct lease *lease)
+{
+    hf_assert(lease->slot < r->agent->table.capacity, "slot %u", (unsigned)lease->slot);
+    hf_assert(r->slots[lease->slot].lease == lease, "slot %u, generation %u, state %d",
+              (unsigned)lease->slot, (unsigned)lease->generation, (int)lease->fsm.state);
+    hf_assert(lease->generation >= 1 && lease->generation <= HF_GEN_MAX, "slot %u, generation %u",
+              (unsigned)lease->slot, (unsigned)lease->generation);
+    hf_assert(lease->nodes == r->n && lease->fsm.n == r->n, "slot %u, nodes %d, %d of %d",
+              (unsigned)lease->slot, lease->nodes, lease->fsm.n, r->n);
+    hf_assert(!lease->releasing || lease_is_over(lease), "slot %u, state %d", (unsigned)lease->slot,
+              (int)lease->fsm.state);
 }
 
 static struct hf_slot *slot_of(struct renewal *r, const struct lease *lease)
@@ -143,6 +159,8 @@ static void end_lease(struct renewal *r, struct lease *lease, const struct lease
 {
     bool lost = lease->fsm.state == HF_SLOT_LOST;
 
+    hf_assert(lease_is_over(lease) && !lease->releasing, "slot %u, state %d, releasing %d",
+              (unsigned)lease->slot, (int)lease->fsm.state, lease->releasing);
     lease_record_end(r->agent, lease);
     events_of_lease(r->agent, lease, before);
     renewal_unschedule(r, lease);
@@ -186,6 +204,8 @@ static unsigned extend(struct renewal *r, struct lease *lease, hf_time previous)
     unsigned actions;
     hf_time now;
 
+    hf_assert(!lease_is_over(lease), "slot %u, state %d", (unsigned)lease->slot,
+              (int)lease->fsm.state);
     lease_journal(r->agent, lease, JOURNAL_HELD);
     now = clock_now();
     actions = lease_fsm_confirm(&lease->fsm, previous, now);
@@ -201,6 +221,11 @@ static unsigned extend(struct renewal *r, struct lease *lease, hf_time previous)
 static void carry_out(struct renewal *r, struct lease *lease, unsigned actions,
                       const struct lease_before *before, bool reaped) IN_RENEWAL_THREAD
 {
+    ABOUT_LOCK(lease_name(lease), lease->name_len);
+
+    check(r, lease);
+    hf_assert(before->state != HF_SLOT_LOST && before->state != HF_SLOT_ENDED,
+              "state %d before, actions %x", (int)before->state, actions);
     if (actions & LEASE_ACT_EXTEND) {
         actions |= extend(r, lease, before->valid);
         if (!(actions & (LEASE_ACT_LOST | LEASE_ACT_ENDED)) &&
@@ -301,12 +326,15 @@ void renewal_tick(struct renewal *r, hf_time now)
         size_t count = cohorts_take(&r->looks, slots, COHORT_MOST);
 
         renewal_fetch(r, slots, count);
-        for (size_t i = 0; i < count; i++)
+        for (size_t i = 0; i < count; i++) {
+            hf_assert(r->slots[slots[i]].lease, "slot %u", (unsigned)slots[i]);
             look_at(r, r->slots[slots[i]].lease, now);
+        }
     }
     while ((first = cohorts_first_alone(&r->looks)) && hf_time_reached(now, first->item.at)) {
         struct lease *lease = r->slots[first->number].lease;
 
+        hf_assert(lease, "slot %u", (unsigned)first->number);
         if (lease_is_over(lease)) {
             renewal_lapsed(r, lease, now);
             continue;
@@ -355,7 +383,12 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
     bool readopted = hf_time_before(lease->since, r->started);
     unsigned actions = LEASE_ACT_TIMER;
     struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
+    ABOUT_LOCK(lease_name(lease), lease->name_len);
 
+    hf_assert(!r->slots[lease->slot].lease, "slot %u, generation %u", (unsigned)lease->slot,
+              (unsigned)lease->generation);
+    hf_assert(!lease_is_over(lease) && lease->fence != 0, "slot %u, state %d",
+              (unsigned)lease->slot, (int)fsm->state);
     r->slots[lease->slot] = (struct renewal_slot){.lease = lease, .doubt_until = HF_TIME_PAST};
     fsm->servers = &r->servers;
     renewal_watch(r, lease);
@@ -429,6 +462,8 @@ void renewal_vote(struct renewal *r, struct lease *lease, int i, hf_time a)
 {
     struct renewal_node *node = &r->node[i];
 
+    check(r, lease);
+    hf_assert(i >= 0 && i < r->n, "node %d of %d", i, r->n);
     if (lease_is_over(lease)) {
         struct release_order order = release_order_of(lease, UINT32_C(1) << i);
 
@@ -445,6 +480,7 @@ void renewal_release(struct renewal *r, struct lease *lease, enum hf_loss_reason
     struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
     hf_time now = clock_now();
 
+    check(r, lease);
     if (!lease_is_over(lease))
         carry_out(r, lease, lease_fsm_release(&lease->fsm, reason, now), &before, true);
     else if (!lease->releasing)
@@ -456,6 +492,7 @@ void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason re
 {
     struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
 
+    check(r, lease);
     before.by = by;
     if (reason == HF_LOSS_GUARDIAN)
         event_job(r->agent, lease, killing ? HF_EVENT_JOB_KILLED : HF_EVENT_JOB_STOPPED);
@@ -467,6 +504,7 @@ void renewal_abandon(struct renewal *r, struct lease *lease)
 {
     struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
 
+    check(r, lease);
     if (lease_is_over(lease))
         return;
     event_abandoned(r->agent, lease);

@@ -8,6 +8,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/thread_role.h"
 #include "agent/core/fence.h"
+#include "shm/assert.h"
 #include "shm/status.h"
 
 /* One record in flight. */
@@ -39,6 +40,7 @@ static void on_described(struct link *link, const struct link_reply *reply, void
     struct lease *lease = r->closing ? NULL : renewal_find_token(r, d->slot, d->generation);
 
     (void)link;
+    hf_assert(d->generation >= 1, "slot %u, node %d", (unsigned)d->slot, d->node->number);
     if (lease && !lease_is_over(lease) && reply->outcome == LINK_ANSWERED &&
         reply->verdict == VERDICT_LOW)
         (void)renewal_outbid(d->node, lease, reply);

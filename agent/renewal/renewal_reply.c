@@ -7,6 +7,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/failure.h"
 #include "agent/base/thread_role.h"
+#include "shm/assert.h"
 #include "shm/history.h"
 #include "shm/measures.h"
 
@@ -35,6 +36,8 @@ static void on_hit(struct renewal_node *node, struct lease *lease, hf_time a, hf
 {
     bool counted = renewal_hit(node, lease, a, hit, now);
 
+    hf_assert(hf_time_reached(now, a), "node %d, sent %lld, now %lld", node->number,
+              (long long)a.ns, (long long)now.ns);
     plan(node, lease, a, late, counted);
 }
 
@@ -226,6 +229,8 @@ void renewal_on_renewed(struct link *link, const struct link_reply *reply, void 
     struct renewal_node *node = batch->node;
 
     (void)link;
+    hf_assert(batch->busy && batch->count > 0 && batch->count <= RENEW_KEYS,
+              "node %d, busy %d, count %zu", node->number, batch->busy, (size_t)batch->count);
     if (!node->renewal->closing) {
         remember(node, reply, 0, batch->count, reply->marks,
                  reply->outcome == LINK_ANSWERED ? reply->mark_count : 0);
@@ -344,6 +349,7 @@ void renewal_on_healed(struct link *link, const struct link_reply *reply, void *
             doubt_for_good(&node->renewal->slots[heal->slot], node->number);
     }
     if (reply->final) {
+        hf_assert(node->heals > 0, "node %d, slot %u", node->number, (unsigned)heal->slot);
         node->heals--;
         free(heal);
     }

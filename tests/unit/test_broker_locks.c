@@ -307,6 +307,13 @@ static struct lease *lease_of(const char *name)
     return r ? resource_lease(r) : NULL;
 }
 
+/* The renewal thread is done with it. */
+static void ends(struct lease *lease)
+{
+    hf_slot_withdraw(&agent.table.slots[lease->slot]);
+    grant_ended(locks, lease);
+}
+
 /* Granted, and no business of the broker any more. */
 static struct lease *granted(int s, uint64_t id, const char *name)
 {
@@ -586,7 +593,7 @@ static void a_broken_acquire_is_released_with_its_lease(void **state)
     release(0, 2, lease);
     was_posted(MSG_RELEASE);
     assert_int_equal(release_count, 0);
-    grant_ended(locks, lease);
+    ends(lease);
     assert_int_equal(release_count, 1);
     assert_int_equal(releases[0].nodes, 1 << 2);
     assert_int_equal(releases[0].in_doubt, 1 << 2);
@@ -797,7 +804,7 @@ static void the_owner_hears_of_a_lease_in_order(void **state)
     assert_heard("");
     was_posted(MSG_RELEASE);
     /* (!) The answer lies in the ring before the journal forgets, and before anybody looks for the name. */
-    grant_ended(locks, lease);
+    ends(lease);
     assert_heard("released over signal settle name-over:a");
     assert_int_equal(answered(0, 2)->status, HF_OK);
     assert_int_equal(people[0].held_count, 0);
@@ -814,7 +821,7 @@ static void the_next_round_begins_last(void **state)
     atomic_store(&lease->state, HF_SLOT_LOST);
     wait_for(1, 2, "a");
     heard[0] = '\0';
-    grant_ended(locks, lease);
+    ends(lease);
     assert_heard("over signal settle name-over:a");
     assert_int_equal(links[0].asked, 2);
     all_say(VERDICT_OK);
@@ -829,7 +836,7 @@ static void a_lost_lease_that_was_to_be_released_is_lost(void **state)
     lease = granted(0, 1, "a");
     release(0, 2, lease);
     atomic_store(&lease->state, HF_SLOT_LOST);
-    grant_ended(locks, lease);
+    ends(lease);
     assert_int_equal(answered(0, 2)->status, HF_ELOST);
     was_posted(MSG_RELEASE);
 }
@@ -876,7 +883,7 @@ static void refuse_handoff(struct lease *lease, enum hf_loss_reason reason)
     handoff_answered(m->handoff);
     free(m);
     nothing_was_posted();
-    grant_ended(locks, lease);
+    ends(lease);
 }
 
 static void a_released_lease_goes_to_the_next_waiter(void **state)
@@ -907,7 +914,7 @@ static void what_is_handed_to_a_waiter_who_went_is_given_on(void **state)
     handed_over();
     was_posted(MSG_RELEASE);
     assert_true(lease_of("a")->ending);
-    grant_ended(locks, lease_of("a"));
+    ends(lease_of("a"));
     assert_null(lease_of("a"));
 }
 
@@ -1350,7 +1357,7 @@ static void a_release_of_a_drained_host_goes_to_nobody(void **state)
     drain(3);
     release(0, 4, lease);
     was_posted(MSG_RELEASE);
-    grant_ended(locks, lease);
+    ends(lease);
     assert_int_equal(answered(0, 4)->status, HF_OK);
     pass(1000);
     assert_int_equal(links[0].asked, 1);
@@ -1374,7 +1381,7 @@ static void a_handoff_under_way_is_told_to_nobody(void **state)
     assert_int_equal(times_answered(1, 2), 0);
     request_cancel(&sessions[1], 2);
     assert_int_equal(times_answered(1, 2), 0);
-    grant_ended(locks, lease_of("a"));
+    ends(lease_of("a"));
     pass(0);
     assert_int_equal(answered(1, 2)->status, HF_EDRAINED);
     assert_int_equal(links[0].asked, 1);
@@ -1632,7 +1639,7 @@ static void who_was_withheld_is_judged_at_the_leases_end(void **state)
     only("a none", NULL);
     assert_int_equal(times_answered(1, 2), 0); /* the journal may name it as the owner */
     undrain(5);
-    grant_ended(locks, lease_of("a"));
+    ends(lease_of("a"));
     assert_int_equal(answered(1, 2)->status, HF_EPERM);
     pass(1000);
     assert_int_equal(links[0].asked, 1);

@@ -25,6 +25,8 @@
 #include "agent/record/events.h"
 #include "agent/record/lease_record.h"
 #include "agent/record/losses.h"
+#include "agent/base/failure.h"
+#include "shm/assert.h"
 #include "shm/layout.h"
 #include "shm/loss.h"
 #include "shm/measures.h"
@@ -32,6 +34,10 @@
 
 void grant_hold(struct resource *r, struct lease *lease, struct client *holder)
 {
+    hf_assert(!r->holder, "slot %u, generation %u", (unsigned)r->slot, (unsigned)r->generation);
+    hf_assert(lease->slot == r->slot && lease->generation == r->generation,
+              "slot %u, generation %u of %u, %u", (unsigned)lease->slot,
+              (unsigned)lease->generation, (unsigned)r->slot, (unsigned)r->generation);
     resource_rouse(r);
     resource_unstall(r);
     r->holder = holder;
@@ -49,6 +55,11 @@ void grant_untie(struct resource *r)
     struct lease *lease = resource_lease(r);
     struct user *user = r->holder->user;
 
+    hf_assert(lease && r->holder->held_count > 0 && user->leases > 0,
+              "slot %u, held_count %u, leases %u", (unsigned)r->slot,
+              (unsigned)r->holder->held_count, (unsigned)user->leases);
+    hf_assert(user->text_units >= user_text_units(r->name_len, lease->note_len),
+              "slot %u, text_units %llu", (unsigned)r->slot, (unsigned long long)user->text_units);
     LIST_REMOVE(r, of_holder);
     r->holder->held_count--;
     locks->owner.lease_over(locks->owner.arg, r->holder);
@@ -83,6 +94,8 @@ void grant_undone(struct resource *r)
 
     struct ended *e = r->work->ended;
 
+    hf_assert(r->undoing && !resource_lease(r) && !r->work->round, "slot %u, undoing %d",
+              (unsigned)r->slot, r->undoing);
     r->undoing = false;
     if (e) {
         struct session *s = e->session;
@@ -132,6 +145,10 @@ int grant_lease(struct round *round, hf_time now)
     uint32_t mark[HF_NODES_MAX];
     int rc;
 
+    hf_assert(!round->decided && w && w->resource == r, "slot %u, decided %d", (unsigned)r->slot,
+              round->decided);
+    hf_assert(r->generation == locks->generations[r->slot] + 1, "slot %u, generation %u after %u",
+              (unsigned)r->slot, (unsigned)r->generation, (unsigned)locks->generations[r->slot]);
     /* Judged at the request, too; but other requests of its user may have been granted meanwhile. */
     if (!user_may_hold(locks->clients, c->user))
         return HF_ELIMIT;
@@ -200,6 +217,8 @@ void grant_changed(struct locks *locks, struct lease *lease)
 {
     struct resource *r = locks->by_slot[lease->slot];
 
+    hf_assert(r && r->holder, "slot %u, generation %u", (unsigned)lease->slot,
+              (unsigned)lease->generation);
     locks->owner.lease_changed(locks->owner.arg, r->holder);
     client_signal(r->holder, NULL);
 }
@@ -228,12 +247,19 @@ static const char *say_found_gone(struct locks *locks, const struct lease *lease
 void grant_ended(struct locks *locks, struct lease *lease)
 {
     struct resource *r = locks->by_slot[lease->slot];
+    ABOUT_LOCK(r->name, r->name_len);
     struct client *c = r->holder;
     bool gone = lease_found_gone(lease) != HF_LOSS_NONE;
     bool lost = gone || atomic_load_explicit(&lease->state, memory_order_relaxed) == HF_SLOT_LOST;
     const struct session *told;
     hf_time now = clock_now();
 
+    hf_assert(resource_lease(r) == lease && c, "slot %u, generation %u", (unsigned)lease->slot,
+              (unsigned)lease->generation);
+    hf_assert(!r->work->short_hold && !r->work->handoff, "slot %u, generation %u",
+              (unsigned)lease->slot, (unsigned)lease->generation);
+    hf_assert(atomic_load(&locks->agent->table.slots[lease->slot].check) == 0,
+              "slot %u, generation %u", (unsigned)lease->slot, (unsigned)lease->generation);
     if (r->work->granted) {
         struct round *round = r->work->granted;
 

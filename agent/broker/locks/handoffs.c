@@ -24,6 +24,7 @@
 #include "agent/base/random.h"
 #include "agent/core/fence.h"
 #include "agent/record/events.h"
+#include "shm/assert.h"
 #include "shm/status.h"
 
 /* Waiters are told of a new holder at most so often: a lock that is handed over again and again must not
@@ -123,6 +124,10 @@ int handoff_begin(struct resource *r, struct waiter *w, enum hf_loss_reason reas
         free(h);
         return rc;
     }
+    hf_assert(!r->work->handoff && w->resource == r, "slot %u, generation %u", (unsigned)r->slot,
+              (unsigned)r->generation);
+    hf_assert(resource_lease(r)->generation < HF_GEN_MAX, "slot %u, generation %u",
+              (unsigned)r->slot, (unsigned)resource_lease(r)->generation);
     h->slot = r->slot;
     h->generation = resource_lease(r)->generation;
     waiter_fill_identity(w, &h->owner);
@@ -163,6 +168,7 @@ bool handoff_is_to(const struct resource *r, const struct waiter *w)
 
 static void let_go_of_client(struct handoff *h) IN_BROKER_THREAD
 {
+    hf_assert(h->client->handoffs > 0, "slot %u", (unsigned)h->slot);
     h->client->handoffs--;
     client_settle(h->client);
 }
@@ -224,6 +230,9 @@ static void done(struct handoff *h) IN_BROKER_THREAD
     struct waiter *w = withhold(h) ? NULL : h->waiter;
     const struct session *told;
 
+    hf_assert(from && from->generation == h->generation && to->generation == h->generation + 1,
+              "slot %u, generation %u after %u", (unsigned)r->slot, (unsigned)to->generation,
+              (unsigned)h->generation);
     locks->generations[r->slot] = r->generation = to->generation;
     if (w) {
         struct session *s = w->session;
@@ -260,6 +269,8 @@ void handoff_answered(struct handoff *h)
 {
     struct resource *r = h->resource;
 
+    hf_assert(r->work->handoff == h && resource_locks(r)->handoff_count > 0, "slot %u, handoffs %d",
+              (unsigned)h->slot, (int)resource_locks(r)->handoff_count);
     r->work->handoff = NULL;
     resource_locks(r)->handoff_count--;
     if (h->verdict == HANDOFF_YES)

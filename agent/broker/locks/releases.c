@@ -6,6 +6,7 @@
 #include "agent/broker/locks/orders.h"
 #include "agent/broker/locks/rounds.h"
 #include "agent/broker/locks/short_holds.h"
+#include "shm/assert.h"
 #include "shm/status.h"
 
 /* The ways in which a release goes. Where one of the first two cannot be gone after all, the next is. */
@@ -60,6 +61,9 @@ void release_begin(struct resource *r, enum release_cause cause)
     hf_time now = HF_TIME_PAST;
     enum way way;
 
+    hf_assert(lease && r->holder, "slot %u, generation %u", (unsigned)r->slot,
+              (unsigned)r->generation);
+    hf_assert(!r->work->round && !r->undoing, "slot %u, undoing %d", (unsigned)r->slot, r->undoing);
     lease->ending = true;
     /* (!) No guardian may join between here and the release: it would start a job. */
     r->holder->over |= gone && lease->guarded && !r->holder->joined;

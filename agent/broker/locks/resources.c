@@ -14,6 +14,7 @@
 #include "agent/broker/locks/locks.h"
 #include "agent/broker/locks/waiters.h"
 #include "agent/broker/locks/wakeups.h"
+#include "shm/assert.h"
 #include "shm/index.h"
 #include "shm/slot.h"
 #include "shm/status.h"
@@ -103,11 +104,31 @@ static size_t size_of(size_t name_len)
     return offsetof(struct resource, name) + name_len;
 }
 
+/* What a name is, by its flags and by the tables of names. */
+static void check(const struct resource *r)
+{
+    const struct locks *locks = resource_locks(r);
+
+    hf_assert(r->name_len >= 1, "slot %u", (unsigned)r->slot);
+    hf_assert(locks->by_slot[r->slot] == r, "slot %u, generation %u", (unsigned)r->slot,
+              (unsigned)r->generation);
+    hf_assert(r->generation <= HF_GEN_MAX, "slot %u, generation %u", (unsigned)r->slot,
+              (unsigned)r->generation);
+    hf_assert(r->work == locks->no_work || r->work->resource == r, "slot %u", (unsigned)r->slot);
+    hf_assert(!r->idle || !r->stalled, "slot %u, idle and stalled", (unsigned)r->slot);
+    hf_assert(!r->indexed || r->has_text, "slot %u, indexed without a text", (unsigned)r->slot);
+    hf_assert(!r->holder == !resource_lease(r), "slot %u, generation %u, holder %d",
+              (unsigned)r->slot, (unsigned)r->generation, r->holder != NULL);
+}
+
 static struct resource *resource_new(struct locks *locks, const void *name, size_t len,
                                      uint32_t slot)
 {
     struct resource *r = slab_take(size_of(len));
 
+    hf_assert(len >= 1 && len <= HF_NAME_MAX, "length %zu", len);
+    hf_assert(slot < locks->agent->table.capacity && !locks->by_slot[slot], "slot %u",
+              (unsigned)slot);
     if (!r)
         return NULL;
     r->work = locks->no_work;
@@ -125,6 +146,9 @@ static void slot_blank(struct resource *r)
 {
     struct locks *locks = resource_locks(r);
 
+    check(r);
+    hf_assert(!resource_lease(r), "slot %u, generation %u", (unsigned)r->slot,
+              (unsigned)r->generation);
     if (r->indexed)
         hf_index_remove(&locks->agent->table, r->name, r->name_len, r->slot);
     hf_slot_clear(&locks->agent->table.slots[r->slot]);
@@ -155,10 +179,18 @@ static void resource_free(struct resource *r)
     slab_give(r, size_of(r->name_len));
 }
 
+static bool resource_in_use(const struct resource *r)
+{
+    return resource_lease(r) || r->work->round || r->work->granted || r->work->handoff ||
+           r->undoing || !TAILQ_EMPTY(&r->work->waiters);
+}
+
 static void resource_forget(struct resource *r)
 {
     struct locks *locks = resource_locks(r);
 
+    hf_assert(!resource_in_use(r), "slot %u, generation %u, undoing %d", (unsigned)r->slot,
+              (unsigned)r->generation, r->undoing);
     loop_timer_cancel(locks->loop, &r->work->retry);
     if (r->idle)
         TAILQ_REMOVE(&locks->idle, r, idle_link);
@@ -167,15 +199,11 @@ static void resource_forget(struct resource *r)
     resource_free(r);
 }
 
-static bool resource_in_use(const struct resource *r)
-{
-    return resource_lease(r) || r->work->round || r->work->granted || r->work->handoff ||
-           r->undoing || !TAILQ_EMPTY(&r->work->waiters);
-}
-
 /* At rest from here on: its slot keeps the name until another name needs the slot. */
 void resource_rest(struct resource *r)
 {
+    check(r);
+    hf_assert(!r->idle || !resource_in_use(r), "slot %u, idle and in use", (unsigned)r->slot);
     if (r->idle || resource_in_use(r))
         return;
     resource_unstall(r);
@@ -186,6 +214,7 @@ void resource_rest(struct resource *r)
 
 void resource_rouse(struct resource *r)
 {
+    check(r);
     if (!r->idle)
         return;
     r->idle = false;
@@ -234,6 +263,7 @@ static int slot_take(struct locks *locks, uint32_t *ret_slot)
     while ((oldest = TAILQ_FIRST(&locks->idle))) {
         uint32_t slot = oldest->slot;
 
+        hf_assert(oldest->idle, "slot %u", (unsigned)slot);
         resource_forget(oldest);
         if (slot >= capacity || locks->generations[slot] >= HF_GEN_MAX)
             continue;
@@ -280,6 +310,7 @@ int resource_at(struct locks *locks, const void *name, size_t name_len, uint32_t
 {
     struct resource *r;
 
+    hf_assert(slot < locks->agent->table.capacity, "slot %u", (unsigned)slot);
     if (locks->by_slot[slot] || resource_find(locks, name, name_len))
         return HF_EBUSY;
     r = resource_new(locks, name, name_len, slot);
@@ -392,6 +423,10 @@ int resource_publish(struct resource *r, struct lease *lease, bool stands, hf_ti
     bool had_text = r->has_text && !stands;
     int rc = HF_OK;
 
+    hf_assert(lease->slot == r->slot && lease->generation == r->generation,
+              "slot %u, generation %u of %u, %u", (unsigned)lease->slot,
+              (unsigned)lease->generation, (unsigned)r->slot, (unsigned)r->generation);
+    hf_assert(!stands || r->has_text, "slot %u", (unsigned)r->slot);
     if (!stands)
         rc = text_put(r, lease, &id.text_off);
     if (rc < 0)

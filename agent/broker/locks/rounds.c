@@ -29,17 +29,40 @@
 #include "agent/broker/nodes/node_texts.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/core/fence.h"
+#include "shm/assert.h"
 #include "shm/status.h"
 
 static void round_reply(struct link *link, const struct link_reply *reply, void *arg);
 
+/* An event of a round comes in. */
+static void check(const struct round *round)
+{
+    const unsigned nodes = (1u << round->locks->n) - 1;
+
+    hf_assert(round->calls >= 0, "calls %d", round->calls);
+    hf_assert(((round->asked | round->written | round->unanswered | round->broken) & ~nodes) == 0,
+              "asked %x, written %x, unanswered %x, broken %x", (unsigned)round->asked,
+              (unsigned)round->written, (unsigned)round->unanswered, (unsigned)round->broken);
+    hf_assert((round->unanswered & ~round->asked) == 0, "unanswered %x, asked %x",
+              (unsigned)round->unanswered, (unsigned)round->asked);
+    hf_assert(!round->over || round->decided, "calls %d", round->calls);
+    hf_assert(round->over == !round->resource, "over %d, decided %d", round->over, round->decided);
+    hf_assert(round->decided || round->resource->work->round == round, "calls %d, over %d",
+              round->calls, round->over);
+    hf_assert(!round->decided || !round->waiter, "calls %d, over %d", round->calls, round->over);
+}
+
 static void round_settle(struct round *round)
 {
+    hf_assert(round->calls >= 0 && round->locks->round_count > 0, "calls %d, rounds %d",
+              round->calls, (int)round->locks->round_count);
     if (round->calls > 0 || !round->decided)
         return;
     if (!round->over) {
         struct lease *lease = resource_lease(round->resource);
 
+        hf_assert(lease && round->resource->work->granted == round, "slot %u, generation %u",
+                  (unsigned)round->resource->slot, (unsigned)round->resource->generation);
         /* Its lease lives. A broken connection is remembered until the lease ends. */
         if (round->broken)
             return;
@@ -92,6 +115,7 @@ static bool round_send(struct round *round, int node, bool raise)
     struct link_lock lock;
     int rc;
 
+    hf_assert(!round->decided, "node %d, over %d", node, round->over);
     fill_lock(round, node, &lock);
     if (round->track && !raise)
         link_track(locks->nodes->links[node]);
@@ -184,6 +208,11 @@ static void round_undo(struct round *round, int failure) IN_BROKER_THREAD
     struct waiter *w = round->waiter;
     hf_time now = clock_now();
 
+    hf_assert(!round->decided && r->work->round == round, "slot %u, decided %d, over %d",
+              (unsigned)r->slot, round->decided, round->over);
+    hf_assert(failure < 0, "slot %u, failure %d", (unsigned)r->slot, failure);
+    hf_assert(!r->undoing && !resource_lease(r), "slot %u, undoing %d", (unsigned)r->slot,
+              r->undoing);
     round->decided = round->over = true;
     round->waiter = NULL;
     r->work->round = NULL;
@@ -448,6 +477,9 @@ static void round_reply(struct link *link, const struct link_reply *reply, void 
     int node = link_node(link);
 
     is_broker_thread();
+    check(round);
+    hf_assert(round->calls > 0 && round->asked >> node & 1, "calls %d, asked %x, node %d",
+              round->calls, (unsigned)round->asked, node);
     nodes_on_reply(locks->nodes, node, reply);
     nodes_on_write(locks->nodes, node, reply, is_written(reply));
     round_note_fence(round, node, reply);
@@ -522,6 +554,11 @@ int round_begin(struct resource *r, struct waiter *w)
 
     if (!round)
         return HF_ENOMEM;
+    hf_assert(!r->work->round && !r->undoing && !resource_lease(r), "slot %u, undoing %d",
+              (unsigned)r->slot, r->undoing);
+    hf_assert(w->resource == r, "slot %u", (unsigned)r->slot);
+    hf_assert(locks->generations[r->slot] < HF_GEN_MAX, "slot %u, generation %u", (unsigned)r->slot,
+              (unsigned)locks->generations[r->slot]);
     round->locks = locks;
     round->overdue.fn = on_overdue;
     round->resource = r;
@@ -574,6 +611,7 @@ void round_cancel(struct round *round)
 
 void round_lease_over(struct round *round)
 {
+    hf_assert(round->decided && !round->over, "decided %d, over %d", round->decided, round->over);
     round->over = true;
     round->resource = NULL;
     if (round->broken)

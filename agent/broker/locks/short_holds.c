@@ -12,6 +12,7 @@
 #include "agent/broker/locks/resources.h"
 #include "agent/record/events.h"
 #include "agent/record/lease_record.h"
+#include "shm/assert.h"
 #include "shm/status.h"
 
 struct short_hold {
@@ -24,6 +25,9 @@ static void leave(struct short_hold *hold)
 {
     struct locks *locks = resource_locks(hold->resource);
 
+    hf_assert(hold->resource->work->short_hold == hold, "slot %u", (unsigned)hold->resource->slot);
+    hf_assert(resource_lease(hold->resource), "slot %u, generation %u",
+              (unsigned)hold->resource->slot, (unsigned)hold->resource->generation);
     hold->resource->work->short_hold = NULL;
     TAILQ_REMOVE(&locks->short_holds, hold, entry);
     TAILQ_INSERT_HEAD(&locks->short_holds_free, hold, entry);
@@ -81,6 +85,8 @@ void short_hold_begin(struct resource *r, hf_time now)
     struct lease *lease = resource_lease(r);
     struct short_hold *hold = TAILQ_FIRST(&locks->short_holds_free);
 
+    hf_assert(lease && !r->work->short_hold, "slot %u, generation %u", (unsigned)r->slot,
+              (unsigned)r->generation);
     if (!is_plain(lease)) {
         post(locks, lease);
         return;

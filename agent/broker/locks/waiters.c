@@ -24,6 +24,7 @@
 #include "agent/broker/nodes/node_texts.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/record/journal.h"
+#include "shm/assert.h"
 #include "shm/measures.h"
 #include "shm/status.h"
 
@@ -67,6 +68,13 @@ void waiter_free(struct waiter *w)
 {
     struct locks *locks = resource_locks(w->resource);
 
+    hf_assert(locks->waiter_count > 0 && w->session->user->waiters > 0,
+              "waiters %u, of its user %u", (unsigned)locks->waiter_count,
+              (unsigned)w->session->user->waiters);
+    hf_assert(!waiter_tries(w) || w->resource->work->tries > 0, "slot %u",
+              (unsigned)w->resource->slot);
+    hf_assert(!w->resource->work->round || w->resource->work->round->waiter != w,
+              "slot %u, its round is under way", (unsigned)w->resource->slot);
     loop_timer_cancel(locks->loop, &w->timer);
     loop_timer_cancel(locks->loop, &w->tell);
     if (handoff_is_to(w->resource, w))
@@ -185,6 +193,9 @@ void waiter_fail(struct waiter *w, int status, const char *text)
     struct session *s = w->session;
     struct resource *r = w->resource;
 
+    hf_assert(status < 0, "slot %u, status %d", (unsigned)r->slot, status);
+    hf_assert(!handoff_is_to(r, w), "slot %u, generation %u", (unsigned)r->slot,
+              (unsigned)r->generation);
     answer.nodes_voting = (uint32_t)nodes_granting(resource_locks(r)->nodes, now);
     answer.nodes_up = (uint32_t)nodes_up(resource_locks(r)->nodes);
     if (resource_lease(r) && (status == HF_EBUSY || status == HF_ETIMEDOUT))
@@ -344,6 +355,7 @@ static void stall(struct resource *r, hf_time now) IN_BROKER_THREAD
     bool settling = nodes_settling(locks->nodes, now);
 
     nodes_explain(locks->nodes, now, text, sizeof(text));
+    hf_assert(!r->idle, "slot %u", (unsigned)r->slot);
     if (!r->stalled) {
         r->stalled = true;
         TAILQ_INSERT_TAIL(&locks->stalled, r, stalled_link);
@@ -538,6 +550,8 @@ void waiters_kick(struct resource *r)
     resource_rouse(r);
     if (r->undoing && hf_time_before(now, r->work->barred_until))
         hear_barred(r, now);
+    hf_assert(!r->work->handoff && !r->work->short_hold && !r->holder,
+              "slot %u, handed over or held without a lease", (unsigned)r->slot);
     if (r->work->round || r->undoing)
         return;
     /* Another host holds it, or nodes are away. A try does not wait for the next round: it makes one

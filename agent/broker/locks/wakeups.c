@@ -17,6 +17,7 @@
 #include "agent/broker/locks/waiters.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/core/wakeup.h"
+#include "shm/assert.h"
 #include "shm/index.h"
 #include "shm/status.h"
 
@@ -193,6 +194,7 @@ static void on_look(struct link *link, const struct link_reply *reply, void *arg
         wakeup_unanswered(&w->wakeup, node);
     rest(w, now);
     if (reply->final) {
+        hf_assert(w->looks > 0, "node %d", node);
         w->looks--;
         settle(w);
     }
