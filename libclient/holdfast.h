@@ -44,6 +44,10 @@
  * them, as daemons do, ends the connection, which releases its locks; files that get their numbers stay
  * untouched.
  *
+ * Assertions. Where going on could make hf_held() true of a lock that is not held (a handle in use that is
+ * given out again, a table that is unmapped under a lease), the library prints one line on stderr and calls
+ * abort(). It asserts nothing else.
+ *
  * docs/SAFETY.md says what a lease promises, and what it does not. In short: while hf_held() is
  * true nobody else on any host has the lock. It is true at the moment of the clock read, and a
  * paused process can act on it late: so pass hf_fence() to every resource that can compare it.

@@ -1,6 +1,7 @@
 /* Handles: how they are made and end, and how a lease's slot is read. */
 #include "libclient/internal.h"
 
+#include "shm/assert.h"
 #include "shm/loss.h"
 #include "shm/slot.h"
 
@@ -39,6 +40,11 @@ int hfc_lease_make(hf_client *client, uint32_t slot, uint32_t generation, uint64
     lease = hfc_pool_take(client);
     if (!lease)
         return HF_ENOMEM;
+    /* (!) A handle that is in use and given out again would say "held" of another's lock. */
+    hf_assert(__atomic_load_n(&lease->handle.hf_private_generation, __ATOMIC_RELAXED) == 0,
+              "slot %u, generation %u", (unsigned)slot, (unsigned)generation);
+    /* (!) So would the word of a table that is unmapped, and another one in its place. */
+    hf_assert(map->refs > 0, "slot %u, generation %u", (unsigned)slot, (unsigned)generation);
     lease->client = client;
     lease->map = map;
     map->refs++;

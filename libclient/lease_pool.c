@@ -1,6 +1,7 @@
 /* Where handles live: pages that the kernel empties in a forked child (MADV_WIPEONFORK), so that a
  * child holds nothing without a system call or an atfork handler. */
 #include "libclient/internal.h"
+#include "shm/assert.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -85,6 +86,8 @@ void hfc_pool_give(struct hfc_lease *lease)
 {
     hf_client *client = lease->client;
 
+    hf_assert(__atomic_load_n(&lease->handle.hf_private_generation, __ATOMIC_RELAXED) == 0,
+              "slot %u, generation %u", (unsigned)lease->slot, (unsigned)lease->generation);
     TAILQ_REMOVE(&client->leases, lease, link);
     /* First in, first out: a handle used after its release by mistake stays dead for long. */
     TAILQ_INSERT_TAIL(&client->free_leases, lease, link);

@@ -1,5 +1,6 @@
 /* Releasing a lease: the handle is over at once; the agent's answer is waited for, or taken later. */
 #include "libclient/internal.h"
+#include "shm/assert.h"
 
 #include <stdio.h>
 
@@ -24,6 +25,9 @@ static hf_op *tell_agent(struct hfc_lease *lease, bool reaped, int64_t deadline_
 {
     hf_op *op = hfc_op_new(lease->client, &release_kind);
 
+    /* (!) Before the agent can give the lock to another. */
+    hf_assert(__atomic_load_n(&lease->handle.hf_private_generation, __ATOMIC_RELAXED) == 0,
+              "slot %u, generation %u", (unsigned)lease->slot, (unsigned)lease->generation);
     if (!op) {
         hfc_lease_drop(lease);
         hfc_fail(HF_ENOMEM, NULL);

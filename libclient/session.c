@@ -1,5 +1,6 @@
 /* The lifetimes of a session (one attach) and of mapped tables. */
 #include "libclient/internal.h"
+#include "shm/assert.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 
 void hfc_map_unref(struct hfc_map *map)
 {
+    hf_assert(map->refs > 0, "epoch %llx", (unsigned long long)map->epoch);
     if (--map->refs)
         return;
     LIST_REMOVE(map, link);
@@ -20,6 +22,7 @@ void hfc_map_unref(struct hfc_map *map)
 void hfc_session_unref(hf_client *client, struct hfc_session *session)
 {
     (void)client;
+    hf_assert(session->refs > 0, "has_ring %d", session->has_ring);
     if (--session->refs)
         return;
     if (session->has_ring)

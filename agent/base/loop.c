@@ -8,6 +8,7 @@
 #include <ev.h>
 
 #include "agent/base/clock.h"
+#include "shm/assert.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
@@ -201,6 +202,7 @@ int loop_timer_set(struct loop *loop, struct loop_timer *timer, hf_time at)
         loop->timers.items = items;
         loop->timers.room = room;
     }
+    hf_assert(timer->fn, "timers %zu", loop->timers.count);
     heap_insert(&loop->timers, &timer->item, at);
     return HF_OK;
 }
@@ -225,6 +227,7 @@ int loop_fd_add(struct loop *loop, struct loop_fd *owner, int fd, void (*fn)(str
 
     if (!watch)
         return HF_ENOMEM;
+    hf_assert(fd >= 0, "fd %d", fd);
     watch->owner = owner;
     owner->fd = fd;
     owner->fn = fn;

@@ -9,6 +9,7 @@
 #include <sys/queue.h>
 
 #include "agent/base/mutex.h"
+#include "shm/assert.h"
 #include "shm/compiler.h"
 
 #define UNIT       8
@@ -103,6 +104,7 @@ static struct chunk *chunk_new(struct chunks *list) REQUIRES(lock)
 
     if (!region && !(region = region_new()))
         return NULL;
+    hf_assert(region->free != 0, "regions %zu", region_count);
     number = __builtin_ctz(region->free);
     region->free &= ~(UINT32_C(1) << number);
     if (!region->free)
@@ -121,6 +123,7 @@ static void chunk_give(struct chunk *chunk) REQUIRES(lock)
     LIST_REMOVE(chunk, with_room);
     if (!region->free)
         LIST_INSERT_HEAD(&regions, region, with_room);
+    hf_assert(chunk->used == 0, "used %u", (unsigned)chunk->used);
     region->free |= UINT32_C(1) << ((char *)chunk - (char *)region) / (ptrdiff_t)CHUNK;
     if (region->free == UINT32_MAX && region_count > 1) {
         LIST_REMOVE(region, with_room);
@@ -155,6 +158,8 @@ void *slab_take(size_t size)
             taken = (struct cell *)(void *)((char *)chunk + chunk->fresh);
             chunk->fresh += (uint32_t)cell;
         }
+        hf_assert(chunk->fresh <= CHUNK, "cell of %zu bytes, fresh %u", cell,
+                  (unsigned)chunk->fresh);
         chunk->used++;
         if (!has_room(chunk, cell))
             LIST_REMOVE(chunk, with_room);
@@ -182,6 +187,7 @@ void slab_give(void *memory, size_t size)
         LIST_INSERT_HEAD(list, chunk, with_room);
     given->next = chunk->free;
     chunk->free = given;
+    hf_assert(chunk->used > 0, "cell of %zu bytes", cell);
     chunk->used--;
     /* One empty chunk is kept, so that a single lease that comes and goes does not make one each
      * time. */

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "shm/assert.h"
 #include "shm/hex.h"
 #include "shm/status.h"
 
@@ -55,10 +56,12 @@ void token_draw(struct token_pool *pool, struct token *ret_token)
     if (pool->left < sizeof(*ret_token)) {
         /* So few bytes never come in parts. Once the kernel's pool is ready, the call never fails
          * (getrandom(2)). */
-        if (getrandom(pool->bytes, sizeof(pool->bytes), 0) != sizeof(pool->bytes))
-            abort();
+        ssize_t got = getrandom(pool->bytes, sizeof(pool->bytes), 0);
+
+        hf_assert(got == sizeof(pool->bytes), "getrandom: %zd", got);
         pool->left = sizeof(pool->bytes);
     }
+    hf_assert(pool->left <= sizeof(pool->bytes), "left %zu", (size_t)pool->left);
     pool->left -= sizeof(*ret_token);
     bytes = pool->bytes + pool->left;
     memcpy(ret_token, bytes, sizeof(*ret_token));

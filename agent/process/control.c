@@ -15,6 +15,7 @@
 #include "agent/process/fleet_request.h"
 #include "agent/process/fleet_wishes.h"
 #include "agent/process/reload.h"
+#include "shm/assert.h"
 #include "shm/status.h"
 
 #define PATIENCE hf_ms(2000)
@@ -90,6 +91,7 @@ pid_t control_find(const char *dir)
 
 static void drop(struct control_peer *peer)
 {
+    hf_assert(peer->fd >= 0, "written %zu of %zu", peer->written, peer->answer_length);
     close(peer->fd);
     free(peer->answer);
     *peer = (struct control_peer){.fd = -1};
@@ -114,6 +116,7 @@ size_t control_poll(const struct control *c, struct pollfd *polls)
         }
     if (busy < CONTROL_PEERS)
         polls[count++] = (struct pollfd){.fd = c->listener, .events = POLLIN};
+    hf_assert(count <= CONTROL_POLLS, "polls %zu", count);
     return count;
 }
 
@@ -243,6 +246,8 @@ static void write_answer(struct control_peer *peer)
         return;
     if (done > 0)
         peer->written += (size_t)done;
+    hf_assert(peer->written <= peer->answer_length, "written %zu of %zu", peer->written,
+              peer->answer_length);
     if (done < 0 || peer->written == peer->answer_length)
         drop(peer);
 }

@@ -13,6 +13,7 @@
 #include "agent/process/fleet_request.h"
 #include "agent/process/helper.h"
 #include "agent/record/fleet_order.h"
+#include "shm/assert.h"
 #include "shm/slot.h"
 #include "shm/status.h"
 
@@ -138,6 +139,8 @@ static int begin(struct fleet_wishes *w, const struct fleet_wish *wish, const st
 
 static void end(struct fleet_wishes *w)
 {
+    hf_assert(w->stage != IDLE && w->over < w->number, "stage %d, number %llu, over %llu",
+              (int)w->stage, (unsigned long long)w->number, (unsigned long long)w->over);
     w->stage = IDLE;
     w->over = w->number;
 }
@@ -167,6 +170,7 @@ static void take_look(struct fleet_wishes *w)
 {
     struct job *job = w->job;
 
+    hf_assert(job && w->stage == LOOKING, "stage %d", (int)w->stage);
     w->job = NULL;
     if (job->look.good)
         ask_broker(w, &job->look.wish);

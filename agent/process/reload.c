@@ -17,6 +17,7 @@
 #include "agent/process/permissions.h"
 #include "agent/process/reload_check.h"
 #include "agent/record/config_order.h"
+#include "shm/assert.h"
 #include "shm/drained.h"
 #include "shm/status.h"
 #include "shm/text_cut.h"
@@ -96,6 +97,9 @@ static void finish(struct reload *r)
     struct hf_drained drained;
     const char *rest;
 
+    hf_assert(r->stage == TELLING && r->over < r->number, "stage %d, number %llu, over %llu",
+              (int)r->stage, (unsigned long long)r->number, (unsigned long long)r->over);
+    hf_assert(!r->check, "number %llu", (unsigned long long)r->number);
     r->stage = IDLE;
     r->over = r->number;
     /* The manager shows one status only: a drain stays in it. */
@@ -169,6 +173,7 @@ static void apply(struct reload *r, struct reload_check *check)
         refused(r, why);
         return;
     }
+    hf_assert(r->stage == READING && check == r->check, "stage %d", (int)r->stage);
     r->applied = true;
     tls_keys_use(check->keys);
     check->keys = NULL;
@@ -194,6 +199,7 @@ static int begin(struct reload *r)
         check_free(check);
         return HF_ENOMEM;
     }
+    hf_assert(r->stage == IDLE && !r->check, "stage %d", (int)r->stage);
     r->check = check;
     r->stage = READING;
     return HF_OK;

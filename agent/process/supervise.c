@@ -18,6 +18,7 @@
 #include "agent/process/reload.h"
 #include "agent/process/watchdog.h"
 #include "agent/record/drain_record.h"
+#include "shm/assert.h"
 
 #define BEAT_MS      100
 #define LOOK_EVERY   hf_ms(1000) /* how often the table's name is checked */
@@ -245,6 +246,7 @@ bool supervise(struct agent *agent, int signals, struct control *control, struct
 
         polls[0] = (struct pollfd){.fd = signals, .events = POLLIN};
         count = control_poll(control, &polls[1]);
+        hf_assert(count <= CONTROL_POLLS, "polls %zu", count);
         (void)poll(polls, 1 + count, timeout_ms);
         now = clock_now();
         beat(agent, now);

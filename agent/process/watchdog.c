@@ -6,6 +6,7 @@
 
 #include "agent/base/log.h"
 #include "agent/process/notify.h"
+#include "shm/assert.h"
 #include "shm/layout.h"
 
 #define STILL_MOST  hf_ms(2500) /* where no manager has another one */
@@ -49,6 +50,7 @@ void watchdog_turn(struct watchdog *dog, const struct hf_table_header *header, h
                          : broker.ns >= dog->still_most.ns ? "broker"
                                                            : NULL;
 
+    hf_assert(dog->still_most.ns > 0, "feed_every %lld", (long long)dog->feed_every.ns);
     if (thread && !dog->hangs) {
         say_hangs(dog, thread);
         if (dog->feed_every.ns > 0)

@@ -13,6 +13,7 @@
 #include "agent/core/draw.h"
 #include "agent/redis/link_internal.h"
 #include "agent/redis/remedy.h"
+#include "shm/assert.h"
 #include "shm/status.h"
 
 #define RECONNECT_FIRST_MS 20
@@ -65,6 +66,11 @@ static void guard_reader(struct link *link)
 
 void link_enter(struct link *link, enum link_state state, hf_time step_at)
 {
+    hf_assert((unsigned)state <= LINK_WAITING, "state %d after %d", (int)state, (int)link->state);
+    hf_assert(state != LINK_UP || link->state == LINK_GREETING, "state %d after %d", (int)state,
+              (int)link->state);
+    hf_assert(state != LINK_WAITING || link->state >= LINK_ENDED, "state %d after %d", (int)state,
+              (int)link->state);
     link->state = state;
     if (step_at.ns == HF_TIME_NEVER.ns)
         loop_timer_cancel(link->options.loop, &link->step);
@@ -139,6 +145,7 @@ static void tell_end(struct link *link)
 {
     hf_dur delay = delay_of(link);
 
+    hf_assert(link->state == LINK_ENDED && !link->context, "state %d", (int)link->state);
     calls_break(link);
     tracking_stop(link);
     link_enter(link, LINK_WAITING, hf_time_add(clock_now(), delay));
@@ -224,6 +231,9 @@ static void connect_next(struct link *link)
     const struct node_address *address = link->options.address;
     redisAsyncContext *context;
 
+    hf_assert(!link->context, "state %d", (int)link->state);
+    hf_assert(link->address_next < link->address_count, "address %d of %d", link->address_next,
+              link->address_count);
     if (address->unix_socket)
         context = redisAsyncConnectUnix(address->host);
     else
@@ -266,6 +276,7 @@ static void on_resolved(void *arg, const char (*addresses)[64], int count, const
 {
     struct link *link = arg;
 
+    hf_assert(count <= RESOLVER_ADDRESSES, "addresses %d", count);
     if (count > 0) {
         memcpy(link->addresses, addresses, (size_t)count * sizeof(*addresses));
         link->address_count = count;
@@ -323,8 +334,10 @@ static void on_step(struct loop_timer *timer, hf_time now)
     case LINK_CONNECTING:
         if (link->context)
             connect_timed_out(link);
-        else
+        else if (link->address_next < link->address_count)
             connect_next(link);
+        else /* a lookup has ended meanwhile: its addresses are for the next attempt */
+            ended(link, HF_NODE_ERR_CONNECT);
         break;
     case LINK_SECURING:
         secure_timed_out(link);

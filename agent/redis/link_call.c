@@ -8,6 +8,7 @@
 #include "agent/base/failure.h"
 #include "agent/redis/command.h"
 #include "agent/redis/link_internal.h"
+#include "shm/assert.h"
 #include "shm/status.h"
 
 #define PATIENCE_LEAST hf_ms(50) /* a scheduler's turn on both hosts */
@@ -45,6 +46,8 @@ static void call_free(struct call *call)
 /* Takes it off the list: its answer is here, or none will come. */
 static void call_take(struct link *link, struct call *call)
 {
+    hf_assert(call->link == link && link->in_flight > 0, "in_flight %d, state %d", link->in_flight,
+              (int)link->state);
     TAILQ_REMOVE(&link->calls, call, entry);
     link->in_flight--;
     loop_timer_cancel(link->options.loop, &call->deadline);
@@ -59,6 +62,8 @@ static void on_deadline(struct loop_timer *timer, hf_time now)
     (void)now;
     reply.final = false;
     reply.late = false;
+    hf_assert(!call->own && !call->timed_out, "script %d, timed_out %d", (int)call->script,
+              call->timed_out);
     call->timed_out = true;
     call->fn(call->link, &reply, call->arg);
 }
@@ -86,6 +91,8 @@ static int call_send(struct link *link, struct call *call)
 {
     if (!link->context || is_full(link, call->length))
         return HF_ENOQUORUM;
+    hf_assert(call->link == link && link->in_flight >= 0, "in_flight %d, state %d", link->in_flight,
+              (int)link->state);
     call->sent = clock_now();
     if (redisAsyncFormattedCommand(link->context, on_answer, call, call->command, call->length) !=
         REDIS_OK)
@@ -170,6 +177,9 @@ static void on_answer(redisAsyncContext *context, void *answer, void *arg)
      * ending it and the disconnect callback comes next. */
     if (!link || !answer)
         return;
+    /* hiredis keeps the order, whatever the node sends. */
+    hf_assert(call == TAILQ_FIRST(&link->calls), "in_flight %d, script %d", link->in_flight,
+              (int)call->script);
     call_take(link, call);
     link->heard = clock_now();
     link->rtt = hf_time_since(link->heard, call->sent);
@@ -195,6 +205,8 @@ static struct call *call_new(struct link *link, int argc, const char **argv, con
         call = TAILQ_FIRST(&link->spare);
     }
     if (call) {
+        hf_assert(link->spare_count > 0 && call->room == CALL_ROOM, "spare_count %d, room %zu",
+                  link->spare_count, call->room);
         TAILQ_REMOVE(&link->spare, call, entry);
         link->spare_count--;
     } else {
@@ -243,6 +255,7 @@ int call_load(struct link *link, enum script script, call_fn *loaded)
     struct call *call;
     int rc;
 
+    hf_assert((unsigned)script < SCRIPTS, "script %d", (int)script);
     if (link->loading[script])
         return HF_OK;
     argv[2] = script_text(script, &lengths[2]);
@@ -263,6 +276,7 @@ int call_script(struct link *link, enum script script, size_t keys, hf_time dead
     uint32_t mark;
     int rc = HF_OK;
 
+    hf_assert((unsigned)script < SCRIPTS && fn, "script %d", (int)script);
     if (unsent(link) > BOUNDS_LINK / 2)
         link_flush(link); /* not later: a check leaves together with what it is for */
     if (link_in_flight(link) >= LINK_IN_FLIGHT_MAX || !link->context)

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "agent/redis/link_internal.h"
+#include "shm/assert.h"
 #include "shm/status.h"
 
 #define ADVICE "connect to the node directly"
@@ -175,6 +176,7 @@ int identity_name(struct link *link)
 static void on_name(struct link *link, const struct call *call, const redisReply *answer)
 {
     (void)call;
+    hf_assert(link->checks > 0, "checks %d, in_flight %d", link->checks, link->in_flight);
     link->checks--;
     if (identity_is_doubtful(link, answer))
         return;

@@ -8,6 +8,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/token.h"
 #include "agent/redis/link.h"
+#include "shm/assert.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
@@ -74,6 +75,23 @@ static uint32_t bit(int node)
     return UINT32_C(1) << node;
 }
 
+/* Each node of a job is in one of these at a time, and in none that it was not made for. */
+static void check(const struct job *job)
+{
+    hf_assert(
+        ((job->queued | job->flying | job->answered | job->finished | job->again | job->sent) &
+         ~job->nodes) == 0,
+        "nodes %x: queued %x, flying %x, answered %x, finished %x, again %x, sent %x",
+        (unsigned)job->nodes, (unsigned)job->queued, (unsigned)job->flying, (unsigned)job->answered,
+        (unsigned)job->finished, (unsigned)job->again, (unsigned)job->sent);
+    hf_assert((job->queued & job->flying) == 0, "queued %x, flying %x", (unsigned)job->queued,
+              (unsigned)job->flying);
+    hf_assert((job->sent_again & ~job->sent) == 0, "sent %x, sent_again %x", (unsigned)job->sent,
+              (unsigned)job->sent_again);
+    hf_assert((job->foreign & ~job->without) == 0, "without %x, foreign %x", (unsigned)job->without,
+              (unsigned)job->foreign);
+}
+
 static int count_bits(uint32_t bits)
 {
     return __builtin_popcount(bits);
@@ -106,6 +124,7 @@ static void job_free(struct job *job)
 {
     struct releaser *r = job->releaser;
 
+    hf_assert(r->job_count > 0, "flying %x", (unsigned)job->flying);
     for (int i = 0; i < r->n; i++)
         job_unqueue(job, i);
     loop_timer_cancel(r->loop, &job->timer);
@@ -146,6 +165,7 @@ static void job_done(struct job *job)
     release_done_fn *done = job->done;
     struct release_outcome outcome = {.done = count_bits(job->answered)};
 
+    hf_assert(done, "answered %x, finished %x", (unsigned)job->answered, (unsigned)job->finished);
     if (job_is_gone(job))
         outcome.gone = job->foreign ? HF_LOSS_FOREIGN : HF_LOSS_MISSING;
 
@@ -161,6 +181,7 @@ static void job_review(struct job *job, hf_time now)
     struct releaser *r = job->releaser;
     hf_time next;
 
+    check(job);
     if (hf_time_reached(now, job->expires)) {
         job->finished = job->nodes; /* the key has expired by itself */
         for (int i = 0; i < r->n; i++)
@@ -231,6 +252,8 @@ static void on_answer(struct link *link, const struct link_reply *reply, void *a
     for (size_t i = 0; i < batch->count; i++) {
         struct job *job = batch->jobs[i];
 
+        hf_assert(job->flying & bit(batch->node), "flying %x, node %d", (unsigned)job->flying,
+                  batch->node);
         job->flying &= ~bit(batch->node);
         if (reply->outcome == LINK_ANSWERED) {
             job_judge(job, batch->node, reply, reply->marks[i]);

@@ -11,6 +11,7 @@
 #include <sys/queue.h>
 #include <sys/socket.h>
 
+#include "shm/assert.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 

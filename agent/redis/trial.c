@@ -7,6 +7,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/loop.h"
 #include "agent/redis/link_internal.h"
+#include "shm/assert.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
@@ -30,6 +31,7 @@ static struct trial *trial_of(const struct trials *t, const struct link *link)
 static void tell(struct trials *t, struct trial *trial, bool answered, enum hf_node_error error,
                  const char *text)
 {
+    hf_assert(!trial->told && t->open > 0, "open %d, told %d", t->open, trial->told);
     trial->told = true;
     trial->answered = answered;
     trial->error = error;

@@ -296,11 +296,13 @@ static void a_client_is_over_once(void **state)
     c = client_of(&p);
     heard[0] = '\0';
     LIST_INSERT_HEAD(&c->held, &r, of_holder);
+    c->held_count++;
     c->handoffs++;
     leave(&p);
     assert_heard("session-gone client-gone");
     client_settle(c);
     LIST_REMOVE(&r, of_holder);
+    c->held_count--;
     client_settle(c);
     assert_heard("");
     c->handoffs--;

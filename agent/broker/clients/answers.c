@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "shm/assert.h"
 #include "shm/status.h"
 #include "shm/text_cut.h"
 
@@ -33,6 +34,7 @@ static struct answer *spare_take(struct answers *a)
     struct answer *answer = STAILQ_FIRST(&a->spare);
 
     if (answer) {
+        hf_assert(a->spare_count > 0, "owed %u", (unsigned)a->owed);
         STAILQ_REMOVE_HEAD(&a->spare, queue);
         a->spare_count--;
     }
@@ -83,6 +85,8 @@ void answers_owe(struct answers *a)
 
 void answers_forgo(struct answers *a)
 {
+    hf_assert(a->owed > 0, "spare %u, waiting %u", (unsigned)a->spare_count,
+              (unsigned)a->waiting_count);
     a->owed--;
     while (a->spare_count > a->owed)
         free(spare_take(a));
@@ -161,6 +165,7 @@ void answers_flush(struct answers *a)
     struct answer *answer;
 
     while ((answer = STAILQ_FIRST(&a->waiting)) && put_in_ring(a, &answer->entry)) {
+        hf_assert(a->waiting_count > 0, "owed %u", (unsigned)a->owed);
         STAILQ_REMOVE_HEAD(&a->waiting, queue);
         a->waiting_count--;
         /* It took the room that was set aside for an answer. */

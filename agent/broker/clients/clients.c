@@ -15,6 +15,7 @@
 #include "agent/base/thread_role.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
+#include "shm/assert.h"
 #include "shm/process.h"
 #include "shm/status.h"
 
@@ -33,6 +34,7 @@ static void client_free(struct client *c)
 {
     struct clients *clients = c->clients;
 
+    hf_assert(!c->ghost, "process %u", (unsigned)c->pid);
     clients->owner.client_over(clients->owner.arg, c);
     LIST_REMOVE(c, all);
     free(c);
@@ -40,6 +42,8 @@ static void client_free(struct client *c)
 
 void client_settle(struct client *c)
 {
+    hf_assert(LIST_EMPTY(&c->held) == (c->held_count == 0), "process %u, held_count %u",
+              (unsigned)c->pid, (unsigned)c->held_count);
     if (LIST_EMPTY(&c->sessions) && !c->ghost && LIST_EMPTY(&c->held) && !c->handoffs)
         client_free(c);
 }
@@ -68,6 +72,7 @@ void client_ghost_end(struct client *c)
         return;
     c->ghost = false;
     if (c->ghost_pidfd < 0) {
+        hf_assert(c->clients->unwatched > 0, "process %u", (unsigned)c->pid);
         c->clients->unwatched--;
         return;
     }

@@ -7,6 +7,7 @@
 
 #include "agent/base/log.h"
 #include "agent/broker/clients/users.h"
+#include "shm/assert.h"
 #include "shm/ring.h"
 #include "shm/status.h"
 
@@ -134,6 +135,8 @@ unsigned kept_look(struct clients *clients)
             TAILQ_INSERT_TAIL(&clients->kept, kept, link);
             continue;
         }
+        hf_assert(kept->user->kept > 0 && clients->kept_count > 0, "kept %u, of its user %u",
+                  clients->kept_count, kept->user->kept);
         kept->user->kept--;
         clients->kept_count--;
         kept_drop(kept);

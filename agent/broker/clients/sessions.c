@@ -29,6 +29,7 @@
 #include "agent/broker/clients/kept.h"
 #include "agent/broker/clients/rights.h"
 #include "agent/broker/clients/users.h"
+#include "shm/assert.h"
 #include "shm/status.h"
 
 #ifndef SO_PEERPIDFD
@@ -112,6 +113,8 @@ static void session_deactivate(struct session *s)
 {
     if (!s->is_active)
         return;
+    hf_assert(s->clients->active_count > 0 && s->admitted, "active %u, admitted %d",
+              (unsigned)s->clients->active_count, s->admitted);
     s->is_active = false;
     s->clients->active_count--;
     TAILQ_REMOVE(&s->clients->active, s, active);
@@ -146,6 +149,7 @@ void session_end(struct session *s, const char *why)
 
     if (s->closing)
         return;
+    hf_assert(!c || c->clients == clients, "process %u", (unsigned)s->pid);
     s->closing = true;
     if (why) {
         hf_counter_add(&clients->agent->table, HF_COUNTER_VIOLATIONS, 1);
@@ -163,6 +167,8 @@ void session_end(struct session *s, const char *why)
         close(s->process.fd);
     }
     doorbell_close(s);
+    hf_assert(clients->session_count > 0 && s->user->sessions > 0, "sessions %u, of its user %u",
+              (unsigned)clients->session_count, s->user->sessions);
     LIST_REMOVE(s, all);
     clients->session_count--;
     s->user->sessions--;

@@ -30,6 +30,7 @@
 #include "agent/broker/locks/orders.h"
 #include "agent/broker/locks/releases.h"
 #include "agent/broker/locks/resources.h"
+#include "shm/assert.h"
 #include "shm/status.h"
 
 /* Until the killed processes are dead. */
@@ -189,6 +190,8 @@ void groups_drop(struct client *c)
         tell_stubborn(g); /* a short lease */
     unwatch(g);
     job_group_close(&g->job);
+    hf_assert(c->user->groups > 0 && g->groups->count > 0, "groups %u, of its user %u",
+              (unsigned)g->groups->count, (unsigned)c->user->groups);
     c->user->groups--;
     g->groups->count--;
     c->group = NULL;

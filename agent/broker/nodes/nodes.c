@@ -17,6 +17,7 @@
 #include "agent/broker/nodes/sentinels.h"
 #include "agent/core/ballot.h"
 #include "agent/record/stores.h"
+#include "shm/assert.h"
 #include "shm/status.h"
 #include "shm/text_cut.h"
 
@@ -80,6 +81,7 @@ void nodes_tell_renewal(struct nodes *nodes, int i, unsigned events)
 {
     struct message *m = message_new(MSG_TRUST);
 
+    hf_assert(i >= 0 && i < nodes->n, "node %d of %d", i, nodes->n);
     m->node_number = i;
     m->events = events;
     memcpy(m->nonce, nodes->node[i].trust.sentinel.nonce, sizeof(m->nonce));
@@ -89,6 +91,7 @@ void nodes_tell_renewal(struct nodes *nodes, int i, unsigned events)
 
 void nodes_note(struct nodes *nodes, int i, unsigned events, hf_time now)
 {
+    hf_assert(i >= 0 && i < nodes->n, "node %d of %d", i, nodes->n);
     if (!events)
         return;
     if (node_known_is_it(nodes, i))
@@ -328,6 +331,9 @@ unsigned nodes_on_reply(struct nodes *nodes, int i, const struct link_reply *rep
     struct node *node = &nodes->node[i];
     unsigned seen = 0;
 
+    hf_assert(i >= 0 && i < nodes->n, "node %d of %d", i, nodes->n);
+    hf_assert(hf_time_reached(reply->received, reply->sent), "node %d, sent %lld, received %lld", i,
+              (long long)reply->sent.ns, (long long)reply->received.ns);
     switch (reply->outcome) {
     case LINK_ANSWERED:
         node->row.replies++;

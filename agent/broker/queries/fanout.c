@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/base/clock.h"
+#include "shm/assert.h"
 #include "shm/status.h"
 
 /* A node with so many open commands gets none that no lease needs. */
@@ -14,6 +15,7 @@
 
 static void fanout_free(struct fanout *fanout)
 {
+    hf_assert(fanout->calls == 0 && fanout->queries->fanout_count > 0, "calls %d", fanout->calls);
     LIST_REMOVE(fanout, all);
     fanout->queries->fanout_count--;
     loop_timer_cancel(fanout->queries->loop, &fanout->timer);
@@ -83,6 +85,7 @@ static void on_reply(struct link *link, const struct link_reply *reply, void *ar
 
     is_broker_thread();
     nodes_on_reply(fanout->queries->nodes, node, reply);
+    hf_assert(fanout->calls > 0, "node %d", node);
     fanout->calls -= reply->final;
     if (fanout->fn) {
         hear(fanout, node, reply);

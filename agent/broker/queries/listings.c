@@ -21,6 +21,7 @@
 #include "agent/broker/queries/query.h"
 #include "agent/config/config.h"
 #include "agent/redis/link.h"
+#include "shm/assert.h"
 #include "shm/hex.h"
 #include "shm/status.h"
 
@@ -44,6 +45,8 @@ struct listing {
 /* Nobody wants the page any more: freed now, or at the node's answer. */
 static void listing_leave(struct session *s, struct listing *listing)
 {
+    hf_assert(listing->session == s && s->user->listings > 0, "node %d, listings %u", listing->node,
+              (unsigned)s->user->listings);
     LIST_REMOVE(listing, of_session);
     s->user->listings--;
     listing->session = NULL;

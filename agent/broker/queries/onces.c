@@ -15,6 +15,7 @@
 #include "agent/core/once.h"
 #include "agent/record/events.h"
 #include "agent/redis/link.h"
+#include "shm/assert.h"
 #include "shm/status.h"
 
 /* One order to all nodes, and their answers. */
@@ -489,6 +490,7 @@ static void on_reply(struct link *link, const struct link_reply *reply, void *ar
     } else {
         once_silent(&order->once, node);
     }
+    hf_assert(i->calls > 0, "node %d, step %d", node, (int)i->step);
     i->calls -= reply->final;
     if (order == &i->orders[i->step])
         review_all(i);

@@ -23,6 +23,7 @@
 #include "agent/core/backoff.h"
 #include "agent/core/fence.h"
 #include "agent/core/wakeup.h"
+#include "shm/assert.h"
 #include "shm/hex.h"
 #include "shm/index.h"
 #include "shm/status.h"
@@ -51,8 +52,11 @@ static void query_free(struct query *query)
     loop_timer_cancel(queries->loop, &query->deadline);
     loop_timer_cancel(queries->loop, &query->next);
     LIST_REMOVE(query, of_session);
+    hf_assert(query->session->user->queries > 0, "waits %d", query->waits);
     query->session->user->queries--;
     if (query->waits) {
+        hf_assert(queries->waiting_count > 0, "queries %u",
+                  (unsigned)query->session->user->queries);
         LIST_REMOVE(query, waiting);
         queries->waiting_count--;
     }
