@@ -34,6 +34,7 @@
 #include "agent/record/events.h"
 #include "agent/record/fleet_order.h"
 #include "agent/redis/resolver.h"
+#include "shm/assert.h"
 #include "shm/measures.h"
 #include "shm/status.h"
 
@@ -282,15 +283,24 @@ static void on_wake(void *arg)
     while ((m = mailbox_take(&b->agent->to_broker))) {
         switch (m->kind) {
         case MSG_CHANGED:
+            hf_assert(m->lease, "slot %u, generation %u", (unsigned)m->slot,
+                      (unsigned)m->generation);
             grant_changed(b->locks, m->lease);
             break;
         case MSG_HANDED_OVER:
+            hf_assert(m->handoff, "slot %u, generation %u", (unsigned)m->slot,
+                      (unsigned)m->generation);
             handoff_answered(m->handoff);
             break;
         case MSG_ENDED:
+            hf_assert(m->lease && m->lease->slot == m->slot &&
+                          m->lease->generation == m->generation,
+                      "slot %u, generation %u", (unsigned)m->slot, (unsigned)m->generation);
             grant_ended(b->locks, m->lease);
             break;
         case MSG_ANOTHER:
+            hf_assert(m->node_number >= 0 && m->node_number < b->nodes->n, "node %d of %d",
+                      m->node_number, b->nodes->n);
             node_fleet_look(b->nodes, m->node_number);
             break;
         case MSG_TRUST:
@@ -314,7 +324,8 @@ static void on_wake(void *arg)
         case MSG_ABANDON:
         case MSG_FLEET:
         case MSG_STOP:
-            break; /* the renewal thread's */
+            hf_assert(m->kind == MSG_CHANGED, "message %d is the renewal thread's", (int)m->kind);
+            break;
         }
         free(m);
     }

@@ -7,6 +7,7 @@
 #include "agent/core/ballot.h"
 #include "agent/core/fleet_change.h"
 #include "agent/core/fleet_later.h"
+#include "shm/assert.h"
 #include "shm/status.h"
 
 /* Of who is gone nothing is waited for. (!) Two nodes that are one server are not all: a fleet would be founded for good with too
@@ -43,6 +44,9 @@ static void proposal(const struct fleet *f, enum fleet_state state, struct fleet
 static void put(const struct fleet *f, int i, const struct fleet_record *record,
                 struct fleet_action *ret_action)
 {
+    hf_assert(i >= 0 && i < f->n, "node %d of %d", i, f->n);
+    hf_assert(record->count >= 1 && record->version >= 1, "count %d, version %llu", record->count,
+              (unsigned long long)record->version);
     ret_action->step = FLEET_PUT;
     ret_action->node = i;
     ret_action->record = *record;

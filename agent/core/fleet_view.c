@@ -6,10 +6,12 @@
 
 #include "agent/core/ballot.h"
 #include "agent/core/timing.h"
+#include "shm/assert.h"
 #include "shm/status.h"
 
 void fleet_init(struct fleet *f, const struct fleet_record *own, bool anew, hf_time now)
 {
+    hf_assert(own->count >= 1 && own->count <= HF_NODES_MAX, "nodes %d", own->count);
     memset(f, 0, sizeof(*f));
     f->n = own->count;
     f->own = *own;
@@ -60,6 +62,7 @@ void fleet_adopt(struct fleet *f, const struct fleet_record *record)
 
 void fleet_leave(struct fleet *f)
 {
+    hf_assert(!f->leaving, "version %llu", (unsigned long long)f->record.version);
     f->leaving = true;
 }
 
@@ -67,6 +70,7 @@ const struct fleet_seat *fleet_place(const struct fleet *f, int i)
 {
     const struct fleet_seat *list;
 
+    hf_assert(i >= 0 && i < f->n, "node %d of %d", i, f->n);
     (void)fleet_record_list(&f->record, &list);
     return &list[i];
 }
@@ -181,6 +185,7 @@ static void settle_who_was_left(struct fleet *f, int i)
 
 void fleet_on_usable(struct fleet *f, int i, bool usable, bool proven)
 {
+    hf_assert(i >= 0 && i < f->n, "node %d of %d", i, f->n);
     f->node[i].there = usable;
     f->node[i].proven = usable && proven;
 }
@@ -191,6 +196,9 @@ bool fleet_on_answer(struct fleet *f, int i, const char *nonce, const char *dige
     struct fleet_node *node = &f->node[i];
     bool same = strcmp(node->nonce, nonce) == 0;
 
+    hf_assert(i >= 0 && i < f->n, "node %d of %d", i, f->n);
+    hf_assert(hf_time_reached(received, sent), "node %d, sent %lld, received %lld", i,
+              (long long)sent.ns, (long long)received.ns);
     /* (!) A node that forgot in between begins anew. */
     if (!f->known || !fleet_is_seated(f, i) ||
         (strcmp(digest, f->digest) != 0 && (!f->over[0] || strcmp(digest, f->over) != 0)))

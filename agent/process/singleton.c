@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "shm/assert.h"
 #include "shm/status.h"
 
 #define TRIES     20
@@ -191,6 +192,7 @@ void singleton_release(struct singleton *s, bool remove)
 {
     char path[sizeof(s->dir) + 8];
 
+    hf_assert(s->lock_fd >= 0, "fd %d", s->lock_fd);
     if (remove) {
         snprintf(path, sizeof(path), "%s/lock", s->dir);
         (void)unlink(path); /* still locked: the next agent sees that it is gone, and makes anew */

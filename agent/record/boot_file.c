@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "shm/assert.h"
 #include "shm/status.h"
 
 _Static_assert(sizeof(struct boot_file_header) <= BOOT_FILE_HEADER, "one page");
@@ -63,6 +64,7 @@ int boot_file_take(int fd, size_t from, size_t to)
 {
     int error;
 
+    hf_assert(fd >= 0 && from <= to, "fd %d, from %zu to %zu", fd, from, to);
     do
         error = posix_fallocate(fd, (off_t)from, (off_t)(to - from));
     while (error == EINTR);
@@ -174,8 +176,11 @@ int boot_file_make(const char *path, const char *what, const struct boot_file_he
 int boot_file_replace(const char *path, const char *what, const struct boot_file_header *want,
                       const void *data, size_t size, char *why, size_t why_size)
 {
-    int fd, rc = boot_file_begin(path, what, want, &fd, why, why_size);
+    int fd, rc;
 
+    hf_assert(BOOT_FILE_HEADER + size <= want->size, "%zu bytes of %llu", size,
+              (unsigned long long)want->size);
+    rc = boot_file_begin(path, what, want, &fd, why, why_size);
     if (rc < 0)
         return rc;
     if (pwrite(fd, data, size, BOOT_FILE_HEADER) == (ssize_t)size) {
@@ -208,6 +213,7 @@ int boot_file_map(const char *path, int fd, size_t size, void **ret_map, char *w
 
 void boot_file_lock(void *map, size_t from, size_t to)
 {
+    hf_assert(map && from <= to, "from %zu to %zu", from, to);
     if (to <= BOOT_FILE_LOCKED)
         (void)mlock((char *)map + from, to - from);
 }

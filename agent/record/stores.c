@@ -16,6 +16,7 @@
 #include "agent/record/events.h"
 #include "agent/record/fleet_memory.h"
 #include "agent/record/list_change.h"
+#include "shm/assert.h"
 #include "shm/last_words.h"
 #include "shm/measures.h"
 #include "shm/slot.h"
@@ -292,6 +293,8 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
         agent->fleet = NULL;
         return rc;
     }
+    hf_assert(agent->table.writable && agent->journal && agent->node_records, "warm %d",
+              agent->warm);
     take_up_drain(agent, dir);
     events_begin(agent);
     tell_places(agent, last);

@@ -14,6 +14,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/redis/link_internal.h"
+#include "shm/assert.h"
 #include "shm/status.h"
 
 #define AGAIN_FIRST  hf_ms(50)
@@ -70,6 +71,8 @@ static void on_caching(struct link *link, const struct call *call, const redisRe
 static void on_tracking(struct link *link, const struct call *call, const redisReply *answer)
 {
     (void)call;
+    hf_assert(link->tracking.asking > 0, "ready %d, state %d", link->tracking.ready,
+              (int)link->tracking.state);
     /* The notices' connection may have ended in between, and a new one may be under way. */
     if (--link->tracking.asking > 0 || !link->tracking.ready)
         return;

@@ -11,6 +11,7 @@
 #include "agent/base/clock.h"
 #include "agent/redis/bounds.h"
 #include "agent/redis/tls.h"
+#include "shm/assert.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
@@ -56,6 +57,7 @@ static void end(struct notices *n, bool refused, const char *text)
 {
     char kept[160];
 
+    hf_assert(n->step <= STEP_READY, "step %d", (int)n->step);
     /* `text` may lie in the context. */
     strncpy(kept, text, sizeof(kept) - 1);
     kept[sizeof(kept) - 1] = '\0';

@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "agent/redis/link_internal.h"
 #include "tests/unit/link_fixture.h"
 
 /* --- a name service --------------------------------------------------------------------------- */
@@ -252,6 +253,19 @@ static void start_tcp(struct fixture *f, const char *host)
     make_link(f, text);
 }
 
+/* A lookup that took long ends between two addresses of the attempt that went on without it. */
+static void test_new_addresses_are_for_the_next_attempt(void **state)
+{
+    struct fixture *f = *state;
+
+    make_link(f, "db.never:1");
+    f->link->address_count = f->link->address_next = RESOLVER_ADDRESSES;
+    link_enter(f->link, LINK_CONNECTING, HF_TIME_NEVER);
+    f->link->step.fn(&f->link->step, clock_now());
+    assert_int_equal(f->link->state, LINK_ENDED);
+    assert_int_equal(f->link->end_error, HF_NODE_ERR_CONNECT);
+}
+
 /* 127.0.0.2 comes first and refuses; 127.0.0.1 is tried in the same attempt. */
 static void test_link_tries_every_address(void **state)
 {
@@ -315,6 +329,7 @@ int main(void)
         NAME_TEST(test_one_lookup_per_asker),
         NAME_TEST(test_cancelled),
         NAME_TEST(test_late_lookup_touches_nothing),
+        NAME_TEST(test_new_addresses_are_for_the_next_attempt),
         NAME_TEST(test_link_tries_every_address),
         NAME_TEST(test_link_with_an_unknown_name),
         NAME_TEST(test_link_waits_for_a_slow_lookup),

@@ -151,6 +151,7 @@ static void look(struct group *g, hf_time now) IN_BROKER_THREAD
     bool orphan = LIST_EMPTY(&c->sessions) && !c->ghost, empty = job_group_is_empty(&g->job);
     hf_time at = orphan ? now : kill_at(c, now);
 
+    hf_assert(c->group == g, "process %u", (unsigned)c->pid);
     if (g->job.removed)
         unwatch(g);
     if (orphan && empty) {

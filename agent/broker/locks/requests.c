@@ -24,6 +24,7 @@
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/locks/rounds.h"
 #include "agent/broker/locks/waiters.h"
+#include "shm/assert.h"
 #include "shm/measures.h"
 #include "shm/status.h"
 
@@ -120,6 +121,7 @@ static void enqueue(struct resource *r, struct waiter *w)
 {
     struct waiter *after = TAILQ_LAST(&r->work->waiters, waiter_queue);
 
+    hf_assert(r->work->resource == r && w->resource == r, "slot %u", (unsigned)r->slot);
     while (after && hf_time_before(w->asked, after->asked) &&
            !(r->work->round && r->work->round->waiter == after))
         after = TAILQ_PREV(after, waiter_queue, queue);
@@ -253,6 +255,8 @@ void request_release(struct locks *locks, struct session *s, const struct hf_req
         return;
     }
     r = locks->by_slot[q->slot];
+    hf_assert(r && resource_lease(r) == lease, "slot %u, generation %u", (unsigned)lease->slot,
+              (unsigned)lease->generation);
     if (lease->run && !(q->flags & HF_REQ_REAPED)) {
         refuse(locks, s, q, HF_EINVAL,
                "a lease taken for a job ends with hf_release_reaped(): say that the job is gone");
@@ -297,6 +301,7 @@ void request_cancel(struct session *s, uint64_t id)
     LIST_FOREACH (r, &s->client->held, of_holder) {
         const struct lease *lease = resource_lease(r);
 
+        hf_assert(lease && r->holder == s->client, "slot %u", (unsigned)r->slot);
         if (lease->request_id == id && !lease->ending) {
             release_begin(r, RELEASE_UNWANTED);
             return;

@@ -81,6 +81,7 @@ static hf_dur round_time(const struct locks *locks)
             sorted[k] = sorted[k - 1];
         sorted[k] = rtt;
     }
+    hf_assert(locks->q >= 1 && locks->q <= count, "q %d, nodes %d", locks->q, count);
     return sorted[locks->q - 1];
 }
 
@@ -93,6 +94,7 @@ static void look(struct waited *w, uint32_t nodes, hf_time now)
     struct locks *locks = w->locks;
     hf_time deadline = hf_time_add(now, locks->config->timing.attempt);
 
+    hf_assert(nodes >> locks->n == 0, "nodes %x of %d", (unsigned)nodes, locks->n);
     for (int i = 0; i < locks->n; i++) {
         if (!(nodes >> i & 1))
             continue;
@@ -170,6 +172,7 @@ static void rest(struct waited *w, hf_time now)
 
 static void settle(struct waited *w)
 {
+    hf_assert(!w->resource || w->resource->work->waited == w, "looks %u", (unsigned)w->looks);
     if (w->resource || w->looks > 0)
         return;
     LIST_REMOVE(w, all);

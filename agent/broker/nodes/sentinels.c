@@ -13,6 +13,7 @@
 #include "agent/broker/nodes/node_fleet.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/config/list_hash.h"
+#include "shm/assert.h"
 #include "shm/hex.h"
 #include "shm/status.h"
 
@@ -115,6 +116,8 @@ static void send_sentinel(struct nodes *nodes, int i, struct link_sentinel s, li
 {
     struct node *node = &nodes->node[i];
 
+    hf_assert(i >= 0 && i < nodes->n && (!s.make || s.nonce[0]), "node %d of %d", i, nodes->n);
+    hf_assert(!node->asking_sentinel, "node %d", i);
     s.wall = clock_wall();
     s.ttl_max_ms = nodes->config->ttl_max_ms;
     s.nodes = nodes->n;

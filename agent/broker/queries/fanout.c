@@ -139,6 +139,7 @@ int fanout_begin(struct queries *queries, enum fanout_kind kind, const void *key
         else
             tally_silent(&fanout->tally, i);
     }
+    hf_assert(fanout->calls <= queries->n, "calls %d, nodes %d", fanout->calls, queries->n);
     review(fanout);
     *ret_fanout = fanout;
     return HF_OK;

@@ -68,6 +68,7 @@ static void on_reply(struct link *link, const struct link_reply *reply, void *ar
 
 static void inquiry_free(struct inquiry *i)
 {
+    hf_assert(i->calls == 0, "calls %d, step %d", i->calls, (int)i->step);
     LIST_REMOVE(i, all);
     free(i);
 }
@@ -230,6 +231,7 @@ static void send_all(struct inquiry *i, enum once_step step) IN_BROKER_THREAD
 {
     struct order *order = &i->orders[step];
 
+    hf_assert((unsigned)step < ONCE_STEPS, "step %d after %d", (int)step, (int)i->step);
     i->step = step;
     order->inquiry = i;
     once_begin(&order->once, i->queries->n, i->queries->q, now_us(i));
