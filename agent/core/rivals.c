@@ -23,7 +23,6 @@ uint32_t rivals_seen(struct rivals *r, uint32_t slot, uint32_t generation, int n
     uint32_t nodes = 0;
 
     hf_assert(node >= 0 && node < r->n, "node %d of %d", node, r->n);
-    hf_assert(generation != 0, "slot %u, node %d", (unsigned)slot, node);
     if (words[0] != lease) {
         memset(tags, 0, (size_t)r->n * sizeof(*tags));
         words[0] = lease;

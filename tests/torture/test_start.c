@@ -53,7 +53,7 @@ static int open_stores(void)
 static void hold_a_lease(void)
 {
     struct journal_identity id = {.name_len = 1, .name = "n", .token = {"cafe"}};
-    struct journal_lease rec = {.state = JOURNAL_HELD, .generation = 7};
+    struct journal_lease rec = {.state = JOURNAL_HELD, .generation = 7, .fence = 7};
 
     for (int i = 0; i < HF_NODES_MAX; i++)
         rec.d[i] = hf_time_add(clock_now(), hf_ms(60000));
