@@ -361,6 +361,7 @@ static void grant(struct peer *p, char name, uint64_t request_id, bool run)
     FUZZ_CHECK(lease);
     lease->slot = r->slot;
     lease->generation = r->generation = ++broker->locks->generations[r->slot];
+    lease->fence = UINT64_C(1) << 30;
     lease->ttl_ms = 30000;
     lease->pid = s->pid;
     lease->uid = s->uid;

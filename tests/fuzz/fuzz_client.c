@@ -354,7 +354,7 @@ static void change_slot(struct fuzz_input *in)
     switch (fuzz_u8(in) % 5) {
     case 0:
         hf_slot_withdraw(slot);
-        hf_slot_end(slot, HF_SLOT_LOST, (enum hf_loss_reason)(fuzz_u8(in) % 32));
+        hf_slot_end(slot, HF_SLOT_LOST, (enum hf_loss_reason)(fuzz_u8(in) % (HF_LOSS_AWAY + 1)));
         break;
     case 1:
         hf_slot_mark(slot, HF_SLOT_LOSING, 0, HF_LOSS_ASKED);

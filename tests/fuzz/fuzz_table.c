@@ -86,7 +86,7 @@ static void put_events(struct hf_table *table)
     (void)hf_history_begin(table);
     for (unsigned ring = 0; ring < HF_EVENT_RINGS; ring++)
         for (uint32_t i = 0; i < 4; i++) {
-            struct hf_event event = {.kind = (uint8_t)(4 * ring + i), .node = (uint8_t)i};
+            struct hf_event event = {.kind = (uint8_t)(1 + 4 * ring + i), .node = (uint8_t)i};
 
             hf_event_name(table, &event, "db/migrate", 10);
             hf_event_put(table, (enum hf_event_ring)ring, &event);
