@@ -76,7 +76,7 @@ static bool is_free(const struct fleet_record *r, const char *seat, char *why, s
 {
     for (int i = 0; i < r->count; i++)
         if (strcmp(r->seat[i].address, seat) == 0) {
-            snprintf(why, size, "give another address: %s is node %s of this fleet", seat,
+            snprintf(why, size, "%s is node %s of this fleet; give another address", seat,
                      r->seat[i].id);
             return false;
         }
@@ -88,7 +88,7 @@ static bool is_known(const struct fleet_record *r, const char *id, int *ret_at, 
 {
     *ret_at = find(r, id);
     if (*ret_at < 0)
-        snprintf(why, size, "name a node of the fleet: no node has the id %s (holdfast fleet)", id);
+        snprintf(why, size, "no node has the id %s; name a node of the fleet (holdfast fleet)", id);
     return *ret_at >= 0;
 }
 
@@ -107,13 +107,13 @@ static int add(struct fleet_record *r, const struct fleet_wish *w, char *why, si
 {
     if (find(r, w->id) >= 0) {
         snprintf(why, size,
-                 "give another id: the fleet has a node %s (to put it elsewhere: holdfast fleet "
+                 "the fleet has a node %s; give another id (to put it elsewhere: holdfast fleet "
                  "move)",
                  w->id);
         return HF_EINVAL;
     }
     if (r->count == HF_NODES_MAX) {
-        snprintf(why, size, "remove a node first: a fleet has %d nodes at most", HF_NODES_MAX);
+        snprintf(why, size, "a fleet has %d nodes at most; remove one first", HF_NODES_MAX);
         return HF_EINVAL;
     }
     if (!is_free(r, w->seat, why, size))
@@ -131,7 +131,7 @@ static int remove_member(struct fleet_record *r, const struct fleet_wish *w, cha
     if (!is_known(r, w->id, &at, why, size))
         return HF_EINVAL;
     if (r->count == 1) {
-        snprintf(why, size, "keep node %s: a fleet has one node at least", w->id);
+        snprintf(why, size, "a fleet has one node at least; keep node %s", w->id);
         return HF_EINVAL;
     }
     r->before[at].gone = w->gone;
@@ -146,12 +146,13 @@ static int set_ttl_max(struct fleet_record *r, const struct fleet_wish *w, char 
     int64_t least = hf_dur_ms(timing_ttl_min());
 
     if (w->ttl_max_ms < least || w->ttl_max_ms > TTL_MAX_MOST_MS) {
-        snprintf(why, size, "give a ttl_max from %" PRId64 " ms to 24 h: it is %" PRId64 " ms",
-                 least, w->ttl_max_ms);
+        snprintf(why, size,
+                 "a ttl_max of %" PRId64 " ms is none; give one from %" PRId64 " ms to 24 h",
+                 w->ttl_max_ms, least);
         return HF_EINVAL;
     }
     if (w->ttl_max_ms == r->ttl_max_ms) {
-        snprintf(why, size, "nothing changes: ttl_max of the fleet is %" PRId64 " ms already",
+        snprintf(why, size, "ttl_max of the fleet is %" PRId64 " ms already; nothing changes",
                  r->ttl_max_ms);
         return HF_EINVAL;
     }
@@ -169,12 +170,13 @@ static int set_gone(struct fleet_record *r, const char *id, char *why, size_t si
         if (fleet_record_gone_count(r) < ballot_quorum(r->before_count))
             return HF_OK;
         snprintf(why, size,
-                 "start an empty server at %s instead: with node %s gone, too, a majority of the "
-                 "%d nodes would not be told of the change",
-                 r->before[i].address, id, r->before_count);
+                 "with node %s gone, too, a majority of the %d nodes would not be told of the "
+                 "change; start an empty server at %s instead",
+                 id, r->before_count, r->before[i].address);
         return HF_EINVAL;
     }
-    snprintf(why, size, "name a node of the list before the change: none there has the id %s", id);
+    snprintf(why, size, "no node of the list before the change has the id %s; name one of them",
+             id);
     return HF_EINVAL;
 }
 
@@ -223,7 +225,7 @@ static bool all_answer(const struct fleet *f, const struct fleet_record *r, hf_t
 
         if (seat->gone && node->peer[0])
             snprintf(why, size,
-                     "leave --gone away, or stop the server first: node %s answers at %s", seat->id,
+                     "node %s answers at %s; leave --gone away, or stop the server first", seat->id,
                      seat->address);
         else if (!seat->gone && !is_ready(f, r, i) && fleet_change_is_early(f, i, now, why, size))
             return false;
@@ -231,18 +233,19 @@ static bool all_answer(const struct fleet *f, const struct fleet_record *r, hf_t
                  !is_ready(f, r, i))
             snprintf(
                 why, size,
-                "wait until node %s counts again, or correct what holdfast nodes says of it; or "
-                "replace that one first: a change needs every node that stays",
+                "a change needs every node that stays, and node %s does not count; wait until it "
+                "does, correct what holdfast nodes says of it, or replace it first",
                 seat->id);
         else if (!seat->gone && node->peer[0] && fleet_is_seated(f, i) && !is_ready(f, r, i))
             fleet_change_say_untold(f, i, why, size);
         else if (!seat->gone && !is_ready(f, r, i))
             fleet_change_say_down(f, r, i, why, size);
         else if (stays && !node->proven)
-            snprintf(why, size,
-                     "wait until node %s votes again (holdfast nodes): a change needs every node "
-                     "that stays",
-                     seat->id);
+            snprintf(
+                why, size,
+                "a change needs every node that stays, and node %s does not vote; wait until it "
+                "votes again (holdfast nodes)",
+                seat->id);
         else
             continue;
         return false;
@@ -253,13 +256,13 @@ static bool all_answer(const struct fleet *f, const struct fleet_record *r, hf_t
 static int may_begin(const struct fleet *f, hf_time now, char *why, size_t size)
 {
     if (!f->known)
-        snprintf(why, size, "wait until the fleet is known (holdfast fleet)");
+        snprintf(why, size, "the fleet is not known yet; wait until it is (holdfast fleet)");
     else if (f->leaving || hf_time_before(now, f->wish_until))
-        snprintf(why, size, "try again in some seconds: a change of the fleet begins");
+        snprintf(why, size, "a change of the fleet begins; try again in some seconds");
     else if (f->record.state == FLEET_CHANGING)
         snprintf(why, size,
-                 "wait until version %" PRIu64 " of the fleet is complete: a change is under way "
-                 "(holdfast fleet)",
+                 "a change is under way; wait until version %" PRIu64
+                 " of the fleet is complete (holdfast fleet)",
                  f->record.version);
     else if (f->settles.ns != HF_TIME_PAST.ns)
         fleet_change_say_unsettled(f, now, why, size);
@@ -282,8 +285,8 @@ static int change(const struct fleet *f, const struct fleet_wish *w, hf_time now
     if (!fleet_record_can_change(r)) {
         snprintf(
             why, size,
-            "drain all hosts, and start them with --reset-fleet: too few nodes stay for locks to "
-            "be held meanwhile (%d nodes before, %d after)",
+            "too few nodes stay for locks to be held meanwhile (%d nodes before, %d after); drain "
+            "all hosts, and start them with --reset-fleet",
             r->before_count, r->count);
         return HF_EINVAL;
     }
@@ -300,8 +303,8 @@ static int can_be_put(const struct fleet *f, const struct fleet_record *wish, hf
     if (!fleet_change_is_away(f, first, now))
         return HF_OK;
     snprintf(why, size,
-             "let node %s answer, or start an empty server at %s, and ask again: it has to take "
-             "this before any other node",
+             "node %s has to take this before any other node; let it answer, or start an empty "
+             "server at %s, and ask again",
              seat->id, seat->address);
     return HF_EBUSY;
 }

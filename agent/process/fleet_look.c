@@ -43,6 +43,8 @@ static void use_credentials(struct node_address *a, const struct node_address *o
     memcpy(a->tls_name, of->tls_name, sizeof(a->tls_name));
 }
 
+#define EMPTY_ONE "give an empty server, or flush that one if it is nobody's any more"
+
 /* --- the server that is to be a node ----------------------------------------------------------- */
 
 static bool read_address(struct fleet_look *l, struct node_address *ret_address)
@@ -56,16 +58,15 @@ static bool read_address(struct fleet_look *l, struct node_address *ret_address)
     if (node_address_parse(text, ret_address, why, sizeof(why)) < 0)
         return refuse(l, "%s", why);
     if (strcmp(ret_address->id, is_address ? ret_address->text : l->wish.id) != 0)
-        return refuse(l, "give ID=ADDRESS: %s is no id of a node",
+        return refuse(l, "%s is no id of a node; give ID=ADDRESS",
                       is_address ? ret_address->id : l->wish.id);
     memcpy(ret_address->id, l->wish.id, sizeof(ret_address->id));
     if (ret_address->user[0] || ret_address->password[0] || ret_address->password_file[0] ||
         ret_address->db || ret_address->tls)
         return refuse(
             l,
-            "give HOST:PORT only: the user, the password, the database and whether it is TLS are "
-            "those of "
-            "this host's configuration");
+            "the user, the password, the database and whether it is TLS are those of this host's "
+            "configuration; give HOST:PORT only");
     use_credentials(ret_address, credentials(l));
     return true;
 }
@@ -78,17 +79,17 @@ static bool judge_answer(struct fleet_look *l, const struct trial *there)
     if (there->answered)
         return true;
     if (trial_may_pass(there))
-        return refuse(l, "let a server answer at %s: %s", at, there->text);
+        return refuse(l, "no server answers at %s (%s); start one there, or give another address",
+                      at, there->text);
     if (there->error == HF_NODE_ERR_AUTH)
         return refuse(l,
-                      "give the server at %s the user and the password that this host's "
-                      "configuration has for node %s: %s",
+                      "the server at %s does not take the user and the password that this host's "
+                      "configuration has for node %s (%s); give it these",
                       at, credentials(l)->id, there->text);
     if (strstr(there->text, "holdfast:node"))
-        return refuse(
-            l, "give an empty server, or flush that one if it is nobody's any more: at %s: %s", at,
-            there->text);
-    return refuse(l, "give the address of a server that can be a node: at %s: %s", at, there->text);
+        return refuse(l, "at %s: %s; " EMPTY_ONE, at, there->text);
+    return refuse(l, "the server at %s can be no node: %s; give the address of another one", at,
+                  there->text);
 }
 
 static bool judge_identity(struct fleet_look *l, const struct trial *there)
@@ -97,11 +98,11 @@ static bool judge_identity(struct fleet_look *l, const struct trial *there)
 
     for (int i = 0; i < l->config.node_count; i++)
         if (l->run_id[i][0] && strcmp(l->run_id[i], there->facts.run_id) == 0)
-            return refuse(l, "give another server: the one at %s is node %s", l->wish.seat,
+            return refuse(l, "the server at %s is node %s; give another one", l->wish.seat,
                           l->config.nodes[i].id);
     why = node_facts_refusal(&l->config, &there->facts);
-    return !why || refuse(l, "give another server, or correct that one: at %s: %s; %s",
-                          l->wish.seat, why->sentence, why->remedy);
+    return !why || refuse(l, "at %s: %s; %s, or give another server", l->wish.seat, why->sentence,
+                          why->remedy);
 }
 
 /* The member of the record that is at that seat. */
@@ -122,29 +123,23 @@ static bool judge_record(struct fleet_look *l, const struct trial *there)
     if (there->recorded == HF_OK && strcmp(theirs->fleet, l->shown.record.fleet) == 0) {
         member = member_at(&l->shown.record, there->peer);
         if (member)
-            return refuse(l, "give another server: the one at %s is node %s of this fleet", at,
+            return refuse(l, "the server at %s is node %s of this fleet; give another one", at,
                           member);
         return refuse(
             l,
-            "give an empty server, or flush that one if it is nobody's any more: the one "
-            "at %s has a record of this fleet, so it was a node of it, or is a copy of one",
+            "the server at %s has a record of this fleet, so it was a node of it, or is a "
+            "copy of one; " EMPTY_ONE,
             at);
     }
     if (there->recorded == HF_OK)
-        return refuse(l,
-                      "give an empty server, or flush that one if it is nobody's any more: the one "
-                      "at %s is a node of another fleet (%.8s)",
-                      at, theirs->fleet);
+        return refuse(l, "the server at %s is a node of another fleet (%.8s); " EMPTY_ONE, at,
+                      theirs->fleet);
     if (there->recorded != HF_ENOTHELD || there->sentinel.present)
-        return refuse(l,
-                      "give an empty server, or flush that one if it is nobody's any more: agents "
-                      "use or used the one at %s (it has the key holdfast:node)",
-                      at);
+        return refuse(
+            l, "agents use or used the server at %s (it has the key holdfast:node); " EMPTY_ONE,
+            at);
     if (there->key[0])
-        return refuse(l,
-                      "give an empty server, or flush that one if it is nobody's any more: the one "
-                      "at %s has keys of agents (%s)",
-                      at, there->key);
+        return refuse(l, "the server at %s has keys of agents (%s); " EMPTY_ONE, at, there->key);
     return true;
 }
 
@@ -160,13 +155,11 @@ static bool all_private(const struct fleet_record *r)
 static bool judge_seat(struct fleet_look *l, const struct trial *there)
 {
     if (!there->peer[0])
-        return refuse(l, "give an absolute path, or HOST:PORT: %s is no address for all hosts",
+        return refuse(l, "%s is no address for all hosts; give an absolute path, or HOST:PORT",
                       l->wish.seat);
     if (node_address_seat_is_private(there->peer) && !all_private(&l->shown.record))
         return refuse(
-            l,
-            "give an address by which every host reaches it: %s is another server on each "
-            "host",
+            l, "%s is another server on each host; give an address by which every host reaches it",
             there->peer);
     return true;
 }
@@ -241,11 +234,10 @@ static bool look_at_gone(struct fleet_look *l)
         return false;
     }
     if (trial.connected)
-        return refuse(
-            l,
-            "leave --gone away, or stop the server at %s for good first: somebody answers "
-            "there for node %s",
-            seat->address, seat->id);
+        return refuse(l,
+                      "somebody answers at %s for node %s; leave --gone away, or stop the server "
+                      "for good first",
+                      seat->address, seat->id);
     return true;
 }
 
@@ -294,7 +286,7 @@ static bool look_at_staying(struct fleet_look *l)
         of[count++] = i;
     }
     if (!good || (count && trial_run(trial, count, GLANCE) < 0))
-        good = refuse(l, "try again in some seconds: the nodes that stay cannot be looked at now");
+        good = refuse(l, "the nodes that stay cannot be looked at now; try again in some seconds");
     for (int k = 0; good && k < count; k++)
         good = judge_staying(l, of[k], &trial[k]);
     if (address)

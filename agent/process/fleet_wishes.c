@@ -89,18 +89,17 @@ static bool judge_ttl_max(const struct fleet_wishes *w, const struct config *con
 
     if ((int64_t)config->ttl_ms > most_ms) {
         snprintf(ret_why, size,
-                 "set ttl to %" PRId64
-                 " ms or less on every host first (holdfast reload): here it is "
-                 "%" PRIu32 " ms",
-                 most_ms, config->ttl_ms);
+                 "ttl is %" PRIu32 " ms here; set ttl to %" PRId64
+                 " ms or less on every host first (holdfast reload)",
+                 config->ttl_ms, most_ms);
         return false;
     }
     (void)lease_table_walk(w->agent->leases, see_lease, &longest);
     if (longest.ttl_ms == 0)
         return true;
     snprintf(ret_why, size,
-             "wait until %.200s is released, or choose a longer ttl_max: the TTL of that lease of "
-             "this host is %" PRIu32 " ms",
+             "the lease of %.200s on this host has a TTL of %" PRIu32
+             " ms; wait until it is released, or choose a longer ttl_max",
              longest.name, longest.ttl_ms);
     return false;
 }
@@ -240,9 +239,10 @@ static bool may_ask(const struct fleet_wishes *w, const struct fleet_wish *wish,
 {
     if (w->stage != IDLE)
         snprintf(ret_why, size,
-                 "later: try again in some seconds: another change is being asked for");
+                 "later: another change is being asked for; try again in some seconds");
     else if (config->ephemeral)
-        snprintf(ret_why, size, "start an agent without --dev: its private nodes are no fleet's");
+        snprintf(ret_why, size,
+                 "--dev agents have no fleet to change; start an agent without --dev");
     else if (wish->kind == FLEET_WISH_TTL_MAX)
         return judge_ttl_max(w, config, wish->ttl_max_ms, ret_why, size);
     else

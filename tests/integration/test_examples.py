@@ -671,7 +671,7 @@ def symptoms(run):
     says(": it grants no lock until holdfast undrain", run.holdfast("run", "-n", "other", "true"), 69)
     says("this host grants locks again; it was drained since ", run.holdfast("undrain"), 0)
     says("set ttl to ", run.holdfast("fleet", "ttl-max", "5s"), 78)
-    says("let a server answer at ", run.holdfast("fleet", "move", f"{nodes[0].id}=127.0.0.1:1"), 78)
+    says("no server answers at ", run.holdfast("fleet", "move", f"{nodes[0].id}=127.0.0.1:1"), 78)
     agent.sigstop()
     wait_until(lambda: run.holdfast("status").rc == 3, what="it is seen to hang")
     says("is not answering: last sign of life ", run.holdfast("status"), 3)

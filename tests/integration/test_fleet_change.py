@@ -46,8 +46,8 @@ def evicts(node):
 @scenario("another server for a node is refused while nobody answers there, and when who answers is no Redis")
 def nobody_there(run):
     fleet_of(run)
-    refused(run, "move", f"n2=127.0.0.1:{free_port()}", says="let a server answer at 127.0.0.1:")
-    refused(run, "move", f"n2={run.dir}/none", says=["let a server answer at ", "/none"])
+    refused(run, "move", f"n2=127.0.0.1:{free_port()}", says=["no server answers at 127.0.0.1:", "start one there"])
+    refused(run, "move", f"n2={run.dir}/none", says=["no server answers at ", "/none"])
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(4)
@@ -69,7 +69,7 @@ def wrong_password(run):
     fleet_of(run)
     other = server(run, "other", password="secret")
     refused(run, "move", f"n2={other.address}",
-            says=["give the server at", "the user and the password that this host's configuration has for node n2"])
+            says=["does not take the user and the password that this host's configuration has for node n2", "give it these"])
     refused(run, "move", f"n2=redis+unix://:secret@{other.seat}",
             says="are those of this host's configuration")
 
@@ -94,9 +94,9 @@ def unfit(run):
     replica.cmd("REPLICAOF", *master.address.split(":"))
     wait_until(lambda: "connected_slaves:1" in str(master.cmd("INFO", "replication")), what="the replica is connected")
     evicts(evicting)
-    refused(run, "move", f"n2={replica.address}", says=["give another server, or correct that one", "replica"])
-    refused(run, "move", f"n2={master.address}", says=["give another server, or correct that one", "replica"])
-    refused(run, "move", f"n2={evicting.address}", says=["give another server, or correct that one", "evict"])
+    refused(run, "move", f"n2={replica.address}", says=["or give another server", "replica"])
+    refused(run, "move", f"n2={master.address}", says=["or give another server", "replica"])
+    refused(run, "move", f"n2={evicting.address}", says=["or give another server", "evict"])
 
 
 @scenario("what the operator has allowed is no reason: a node with replicas, and one that evicts keys")
@@ -112,9 +112,9 @@ def allowed(run):
 def taken(run):
     fleet_of(run)
     n1, n2, _ = run.nodes
-    refused(run, "move", f"n2={n1.address}", says="is node n1\n")
-    refused(run, "move", f"n2={n2.address}", says="is node n2\n")
-    refused(run, "add", f"n4={n2.address}", says="is node n2\n")
+    refused(run, "move", f"n2={n1.address}", says="is node n1; give another one\n")
+    refused(run, "move", f"n2={n2.address}", says="is node n2; give another one\n")
+    refused(run, "add", f"n4={n2.address}", says="is node n2; give another one\n")
     copy, foreign, used, keys = (server(run, name) for name in ("copy", "foreign", "used", "keys"))
     sentinel = n1.cmd("HGETALL", "holdfast:node")
     copy.cmd("HSET", "holdfast:node", *sentinel)
@@ -320,7 +320,7 @@ def ttl_max(run):
     holder = run.holder()
     holder.acquire("short", 2500)
     holder.acquire("long one", 15000)
-    refused(run, "ttl-max", "10s", says=["wait until long one is released", "15000 ms"])
+    refused(run, "ttl-max", "10s", says="the lease of long one on this host has a TTL of 15000 ms; wait until it is released")
     votes(run)
     refused(run, "ttl-max", "20s", says="nothing changes")
     for time in ("0", "-1", "1y", "2d", "499ms"):
@@ -383,7 +383,7 @@ def bad_requests(run):
     with socket.socket(socket.AF_UNIX) as one:
         one.connect(path)
         one.sendall(b"fleet-change remove n9\n")
-    wait_until(lambda: ask(b"fleet-change remove n9").startswith(b"error: name a node"), what="one after the other")
+    wait_until(lambda: ask(b"fleet-change remove n9").startswith(b"error: no node has the id"), what="one after the other")
     assert run.holdfast("run", "-n", "job", "true").rc == 0
 
 

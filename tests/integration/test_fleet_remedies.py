@@ -181,7 +181,8 @@ def long_ttl_max(run):
     assert f"> write ttl_max = {(TTL_S + 2) * 1000}ms into its configuration file" in doctor, doctor
     votes(run)
     assert change(run, "ttl-max", "24h", "--yes", "--no-wait").rc == 0
-    wait_until(lambda: '"complete"' in run.holdfast("fleet", "--json").out and version(run.nodes[0]) == 3, 20, "complete")
+    wait_until(lambda: '"complete"' in run.holdfast("fleet", "--json").out and
+               all(version(node) == 3 and "state complete" in node.record for node in run.nodes), 20, "complete, on each node")
     result = refused(run, "abort", says=f"(holdfast fleet ttl-max {(TTL_S + 2) * 1000}ms) in 88")
     assert "keep the nodes up" in result.err, result
     refused(run, "ttl-max", "4s", code=NOT_NOW, says=["wait 88", "keep the nodes up"])
