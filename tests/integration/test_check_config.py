@@ -229,6 +229,24 @@ def other_list(run):
     check(run, changed, BAD, r"runs \(pid \d+\) and holds no lease")  # the nodes' sentinels are left
 
 
+@scenario("a journal that is a copy: a warning, and the file is left alone")
+def copied_journal(run):
+    run.redis(3)
+    path, agent = start(run)
+    holder = run.holder()
+    holder.acquire("job")
+    agent.kill()
+    journal = run.runtime_dir / agent.name / "journal"
+    copy = journal.with_name("copy")
+    copy.write_bytes(journal.read_bytes())
+    copy.chmod(0o600)
+    copy.rename(journal)
+    before = journal.read_bytes()
+    result = check(run, path, GOOD, rf"warning: {journal} is a copy of a journal: its leases are neither readopted nor released", "none left leases that are held")
+    assert journal.read_bytes() == before, result
+    holder.close()
+
+
 @scenario("a journal that is damaged: what a start would say, and the file is left alone")
 def damaged_journal(run):
     run.redis(3)
