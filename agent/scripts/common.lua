@@ -134,8 +134,12 @@ local function is_forced(value, token)
 end
 
 -- The id of a hold, which tells holders apart and gives no token away: sha1hex of the token, as a fence record has it
--- for a tag; of a mark, the id of the token that it replaced. '' for a key of another type.
-local function id_of(value)
+-- for a tag; of a mark, the id of the token that it replaced; without a key (false), of the token that set it last. '' for a
+-- key of another type.
+local function id_of(value, stored)
+  if value == false then
+    return stored[OF] or stored[TAG]
+  end
   return forced_id(value) or value and redis.sha1hex(value) or ''
 end
 
@@ -152,10 +156,10 @@ local function give_back(key, token, value)
   end
 end
 
--- The answer when `value` stands in the key: {.., word, fence, pttl, id} and, if `record` is true and the fence record
--- has that id for its tag, the holder's text.
-local function standing(word, key, value, fence_key, stored, record)
-  local pttl, id = call('PTTL', key), id_of(value)
+-- The answer when `value` stands in the key, or it is reserved for `left` milliseconds: {.., word, fence, pttl, id} and, if
+-- `record` is true and the fence record has that id for its tag, the holder's text.
+local function standing(word, key, value, left, fence_key, stored, record)
+  local pttl, id = left or call('PTTL', key), id_of(value, stored)
   if not record or id == '' or id ~= stored[TAG] then
     return answer(word, stored[FENCE], pttl, id)
   end
@@ -166,8 +170,7 @@ end
 -- FENCE PTTL and, if the fence record is of that same token, the holder's text.
 local function taken(key, value, fence_key, stored, left)
   local words = string.format('TAKEN %s %.0f', stored[FENCE], value == false and left or call('PTTL', key))
-  local id = value == false and (stored[OF] or stored[TAG]) or value and id_of(value)
-  if id == stored[TAG] then
+  if value ~= nil and id_of(value, stored) == stored[TAG] then
     words = words .. ' ' .. (call('HMGET', fence_key, 'holder')[1] or '')
   end
   return line(words)

@@ -11,21 +11,23 @@
 local key, fence_key, fence, wanted = KEYS[2], KEYS[3], ARGV[1], ARGV[2]
 local value = get(key)
 local stored = fence_read(fence_key)
-if value == false then
+local reserved_ms = value == false and reserved(stored)
+if value == false and not reserved_ms then
   return answer('FREE', stored[FENCE])
 end
-local id = id_of(value)
+local id = id_of(value, stored)
 local agents = id == stored[TAG]
 local meant = id ~= '' and (fence ~= '' or wanted ~= '') and (wanted == '' or wanted == id) and
               (fence == '' or (agents and fence == stored[FENCE]))
 if not meant then
-  return standing('HELD', key, value, fence_key, stored, true)
+  return standing('HELD', key, value, reserved_ms, fence_key, stored, true)
 end
 if not forced_id(value) then
   -- the form of agent/base/token.h
-  local is_token = #value == 40 and not string.find(value, '[^0-9a-f]')
-  local left, most = call('PTTL', key), tonumber(is_token and ARGV[4] or ARGV[3])
+  local is_token = reserved_ms or #value == 40 and not string.find(value, '[^0-9a-f]')
+  local most = tonumber(is_token and ARGV[4] or ARGV[3])
+  local left = reserved_ms or call('PTTL', key)
   value = 'holdfast:forced:' .. id
   call('SET', key, value, 'PX', math.max(1, left < 0 and most or math.min(left, most)))
 end
-return standing('FORCED', key, value, fence_key, stored, true)
+return standing('FORCED', key, value, nil, fence_key, stored, true)

@@ -388,7 +388,7 @@ def force_where_records_differ(run):
     a.sigstop()
     until_ns = holder.cmd("until")["value"]
     for node in run.nodes[:2]:  # they have lost it: a minority may
-        node.cmd("DEL", "job")
+        node.cmd("DEL", "job", "holdfast:fence:job")
     result = run.holdfast("release", "--force", "--fence", fence, "job", agent=b)
     assert result.rc == 0 and "on 3 of 5 nodes" in result.out, result
     left = float(re.search(r"for ([0-9.]+)s at most", result.out)[1])

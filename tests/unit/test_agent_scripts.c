@@ -518,7 +518,7 @@ TEST(test_query_of_a_free_key)
 {
     says(query("1"), "FREE", "0");
     says(lock(SCRIPT_ACQUIRE, A, "7"), "OK", "7");
-    does("DEL key");
+    released();
     says(query("0"), "FREE", "7"); /* a record stays without its key */
     assert_int_equal(ask_number("EXISTS key"), 0);
 }
@@ -1193,6 +1193,35 @@ TEST(test_a_released_key_is_free)
     says(lock(SCRIPT_ACQUIRE, B, "902"), "OK", "902");
 }
 
+/* To who asks, and to who ends it, it is held. */
+TEST(test_a_reserved_key_is_shown_and_can_be_forced)
+{
+    char mark[80], id[41];
+    redisReply *reply;
+
+    says(lock(SCRIPT_ACQUIRE, A, "100"), "OK", "100");
+    snprintf(id, sizeof(id), "%s", tag());
+    ends_early();
+    reply = query("1");
+    assert_int_equal(reply->elements, 8);
+    assert_string_equal(reply->element[3]->str, "HELD");
+    assert_string_equal(reply->element[4]->str, "100");
+    assert_in_range(reply->element[5]->integer, 50000, 60000);
+    assert_string_equal(reply->element[6]->str, id);
+    assert_string_equal(reply->element[7]->str, HOLDER);
+    freeReplyObject(reply);
+    verdict_is(force("99", ""), "HELD");
+    has_string(NULL, "GET key");
+    verdict_is(force("100", ""), "FORCED");
+    snprintf(mark, sizeof(mark), FORCED "%s", id);
+    has_string(mark, "GET key");
+    assert_in_range(ask_number("PTTL key"), 50000, 60000);
+    verdict_is(lock(SCRIPT_HEAL, A, "100"), "TAKEN");
+    verdict_is(lock(SCRIPT_ACQUIRE, B, "101"), "TAKEN");
+    released();
+    says(query("0"), "FREE", "100");
+}
+
 /* No key is set for longer than its TTL: more is left only where the clock was set back, and for how long nobody knows. */
 TEST(test_a_clock_that_is_set_back_reserves_nothing)
 {
@@ -1546,6 +1575,7 @@ int main(void)
         SCRIPT_TEST(test_each_command_that_sets_a_key_says_until_when),
         SCRIPT_TEST(test_a_key_with_a_low_fence_is_reserved_for_its_token),
         SCRIPT_TEST(test_a_released_key_is_free),
+        SCRIPT_TEST(test_a_reserved_key_is_shown_and_can_be_forced),
         SCRIPT_TEST(test_a_clock_that_is_set_back_reserves_nothing),
         SCRIPT_TEST(test_a_record_without_a_time_reserves_nothing),
         SCRIPT_TEST(test_a_record_that_is_missing_or_of_another_type),
