@@ -52,10 +52,37 @@ local function stands_already(key, token, ttl_ms)
   return true
 end
 
--- The `until` of a key that is set now to live for `ttl_ms`: when it ends, in milliseconds since 1970 by the node's clock, and
--- `ttl_ms`.
-local function until_text(ttl_ms)
-  return time[1] * 1000 + math.floor(time[2] / 1000) + ttl_ms .. ' ' .. ttl_ms
+local function now_ms()
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- The `until` of a key that ends in `left_ms`: when that is, in milliseconds since 1970 by the node's clock, and the beginning
+-- of the sentinel's nonce.
+local function until_text(left_ms)
+  return now_ms() + left_ms .. ' ' .. string.sub(nonce, 1, 8)
+end
+
+-- For how many milliseconds from now on a key was promised to who set it; nil: it was released, or its time is over. (!) A promise
+-- of any length counts: a clock that was ahead for a moment may have made it. One of another nonce counts for nothing: somebody
+-- saw that the clock had stepped, and the node has no vote until such promises are over.
+local function promised(text)
+  local ends, by = string.match(type(text) == 'string' and text or '', '^(%d+) (.*)$')
+  local left = ends and by == string.sub(nonce, 1, 8) and ends - now_ms() or 0
+  return left > 0 and left or nil
+end
+
+-- Lets a key that stands live for `ttl_ms` more, and returns for how long it does. (!) A clock that is behind for a moment takes
+-- nothing of what was promised. Only then the record is read: renew.lua says what a command that reads costs.
+local function prolong(key, ttl_ms)
+  if pcall('PEXPIRE', key, ttl_ms, 'GT') == 1 then -- servers before 7.0 do not know it
+    return ttl_ms
+  end
+  local left = promised(pcall('HGET', 'holdfast:fence:' .. key, 'until'))
+  if left and left > tonumber(ttl_ms) then
+    ttl_ms = left
+  end
+  call('PEXPIRE', key, ttl_ms)
+  return ttl_ms
 end
 
 -- Reads a key's fence record: {[FENCE] = .., [TAG] = .., [DAY] = .., [UNTIL] = .., [OF] = ..}. The fence is a decimal string
@@ -78,17 +105,16 @@ local function note_end(key, text)
   end
 end
 
--- For how many milliseconds the key is another token's than that of `tag`, whether it stands or not; nil: it is not.
+-- For how many milliseconds the key is another token's than that of `tag`, whether it stands or not (nil: it is not), and for
+-- how long a key of `tag` that is set now has to live.
 -- (!) A key may end early: the node's clock was ahead for a moment and nobody looked, or somebody deleted the key. Its
 -- holder still believes in it. So nobody else gets the key before its time or its release, and the holder may write it again.
--- Where more than its TTL seems to be left the clock was set back since, and no longer.
-local function reserved(stored, tag)
-  if not stored[UNTIL] or stored[UNTIL] == '0' or (stored[OF] or stored[TAG]) == tag then
-    return nil
+local function reserved(stored, tag, ttl_ms)
+  local left = promised(stored[UNTIL])
+  if (stored[OF] or stored[TAG]) ~= tag then
+    return left, ttl_ms
   end
-  local ends, ttl_ms = string.match(stored[UNTIL], '^(%d+) (%d+)$')
-  local left = ends and ends - (time[1] * 1000 + math.floor(time[2] / 1000)) or 0
-  return left > 0 and left <= tonumber(ttl_ms) and left or nil
+  return nil, math.max(left or 0, ttl_ms or 0)
 end
 
 -- Writes fence and holder if the fence is higher than the stored one, or equal to it with the same tag. `holder` is the

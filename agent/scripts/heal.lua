@@ -10,13 +10,13 @@ if why_not then
   return line(why_not)
 end
 local stored = fence_read(fence_key) -- before the first write: a record that cannot be read ends the script here
-local left = reserved(stored, ARGV[6])
-if left or not call('SET', key, token, 'NX', 'PX', ARGV[2]) then
+local left, lives_ms = reserved(stored, ARGV[6], ARGV[2])
+if left or not call('SET', key, token, 'NX', 'PX', lives_ms) then
   -- functions
-  local stands, value = stands_already(key, token, ARGV[2])
+  local stands, value = stands_already(key, token, lives_ms)
   if not stands then
     return taken(key, value, fence_key, stored, left)
   end
 end
-local _, fence, whose = fence_offer(fence_key, stored, ARGV[5], ARGV[6], ARGV[7], until_text(ARGV[2]))
+local _, fence, whose = fence_offer(fence_key, stored, ARGV[5], ARGV[6], ARGV[7], until_text(lives_ms))
 return line('OK ' .. fence .. ' ' .. whose)

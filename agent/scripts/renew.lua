@@ -1,4 +1,4 @@
--- Sets the expiry anew of the keys whose value is our token; never creates one.
+-- Sets the expiry anew of the keys whose value is our token; never creates one, and takes none of what was promised.
 -- KEYS: sentinel, key...   ARGV: token of each key..., '1' if the keys are tracked, one ttl_ms for all keys or one for
 -- each
 -- .. marks: one character per key, '1' renewed, '0' missing, 'f' another's, 'x' ours was forced out
@@ -17,9 +17,8 @@ for i = 1, count do
   local key, token = KEYS[i + 1], ARGV[i]
   local value = values[i] or pcall('GET', key)
   if value == token then
-    local own_ms = ARGV[count + 1 + i]
-    call('PEXPIRE', key, own_ms or ttl_ms)
-    note_end(key, own_ms and until_text(own_ms) or ends)
+    local lives_ms = prolong(key, ARGV[count + 1 + i] or ttl_ms)
+    note_end(key, lives_ms == ttl_ms and ends or until_text(lives_ms))
     marks[i] = '1'
   else
     -- functions

@@ -138,8 +138,8 @@ def no_groups(run):
             wait_until(lambda: descriptors(agent) <= fds + 1, what="its descriptors are closed")  # one to watch groups with
     told = [line for line in agent.err.splitlines() if "cannot be used" in line]
     assert len(told) == 5, told
-    assert sum("without its descriptors" in line for line in told) == 2, told
-    assert sum("no control group of this host" in line for line in told) == 3, told
+    assert sum("without its descriptors" in line for line in told) == 3, told
+    assert sum("no control group of this host" in line for line in told) == 2, told
 
 
 def takes_descriptors_away():

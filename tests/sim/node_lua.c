@@ -167,9 +167,12 @@ static double scale_of(const struct store_key *key)
 static int do_pexpire(void)
 {
     struct store_key *key = find();
+    int64_t ends_ms = key ? now_ms() + (int64_t)(luaL_checknumber(lua, 3) * scale_of(key)) : 0;
 
+    if (key && lua_gettop(lua) > 3 && (key->expires_ms < 0 || ends_ms <= key->expires_ms)) /* GT */
+        key = NULL;
     if (key) {
-        key->expires_ms = now_ms() + (int64_t)(luaL_checknumber(lua, 3) * scale_of(key));
+        key->expires_ms = ends_ms;
         changed();
         if (!key->is_hash)
             checks_stored(run.node, key->name, key->value, run.message);

@@ -1112,15 +1112,12 @@ TEST(test_its_time_is_that_of_its_last_renewal)
     redisReply *reply;
 
     says(lock(SCRIPT_ACQUIRE, A, "100"), "OK", "100");
-    renew_for(A, "5000");
+    renew_for(A, "90000");
     ends_early();
-    is_reserved(SCRIPT_ACQUIRE, B, 1, 5000);
-    says(lock(SCRIPT_ACQUIRE, A, "100"), "OK", "100"); /* once more */
-    renew_for(A, "30");
-    ends_early();
-    usleep(40000);
+    is_reserved(SCRIPT_ACQUIRE, B, 60001, 90000);
+    released();
     says(lock(SCRIPT_ACQUIRE, B, "101"), "OK", "101");
-    renew_for(A, "30"); /* which renews nothing */
+    renew_for(A, "90000"); /* which renews nothing */
     ends_early();
     reply = lock(SCRIPT_ACQUIRE, A, "900");
     assert_in_range(reply->element[5]->integer, 50000, 60000);
@@ -1222,14 +1219,58 @@ TEST(test_a_reserved_key_is_shown_and_can_be_forced)
     says(query("0"), "FREE", "100");
 }
 
-/* No key is set for longer than its TTL: more is left only where the clock was set back, and for how long nobody knows. */
-TEST(test_a_clock_that_is_set_back_reserves_nothing)
+/* Adds `ms` to the time in the fence record, as if that had been told by a clock so far ahead. */
+static void told_ahead(int ms)
+{
+    does("EVAL %s 0 %d",
+         "local f, u = 'holdfast:fence:key', redis.call('HGET', 'holdfast:fence:key', 'until') "
+         "redis.call('HSET', f, 'until', (string.gsub(u, '^%d+', function(n) "
+         "return string.format('%.0f', n + ARGV[1]) end)))",
+         ms);
+}
+
+/* (!) A renewal that came while the clock was ahead, whose answer was lost, and then an end. */
+TEST(test_more_than_its_ttl_may_be_promised)
 {
     says(lock(SCRIPT_ACQUIRE, A, "100"), "OK", "100");
     ends_early();
-    does("EVAL %s 0",
-         "local t = redis.call('TIME') redis.call('HSET', 'holdfast:fence:key', 'until', "
-         "string.format('%.0f 60000', t[1] * 1000 + 70000))");
+    told_ahead(20000);
+    is_reserved(SCRIPT_ACQUIRE, B, 70000, 80000);
+    says(lock(SCRIPT_HEAL, A, "100"), "OK", "100");
+    assert_in_range(ask_number("PTTL key"), 70000, 80000);
+    ends_early();
+    is_reserved(SCRIPT_ACQUIRE, B, 70000, 80000);
+}
+
+/* (!) A renewal, or a resend, that comes while the clock is behind. */
+TEST(test_a_clock_that_is_behind_takes_nothing_of_what_was_promised)
+{
+    says(lock(SCRIPT_ACQUIRE, A, "100"), "OK", "100");
+    told_ahead(5000); /* by the clock that is behind by so much, as is the key's end */
+    does("PEXPIRE key 65000");
+    renew_for(A, "60000");
+    assert_in_range(ask_number("PTTL key"), 60001, 65000);
+    says(lock(SCRIPT_ACQUIRE, A, "100"), "OK", "100");
+    assert_in_range(ask_number("PTTL key"), 60001, 65000);
+    ends_early();
+    is_reserved(SCRIPT_ACQUIRE, B, 60001, 65000);
+    says(lock(SCRIPT_HEAL, A, "100"), "OK", "100");
+    renew_for(A, "70000");
+    assert_in_range(ask_number("PTTL key"), 65001, 70000);
+}
+
+/* The node has no vote until all such promises are over. */
+TEST(test_what_was_promised_before_a_step_was_seen_is_over)
+{
+    says(lock(SCRIPT_ACQUIRE, A, "100"), "OK", "100");
+    told_ahead(3600000);
+    does("PEXPIRE key 3660000");
+    does("HSET holdfast:node nonce " NONCE_2);
+    renew_for(A, "60000");
+    assert_in_range(ask_number("PTTL key"), 50000, 60000);
+    ends_early();
+    says(lock_until(SCRIPT_ACQUIRE, B, "900", NONCE_2, FAR), "TAKEN", "100");
+    does("HSET holdfast:node nonce " NONCE);
     says(lock(SCRIPT_ACQUIRE, B, "101"), "OK", "101");
 }
 
@@ -1576,7 +1617,9 @@ int main(void)
         SCRIPT_TEST(test_a_key_with_a_low_fence_is_reserved_for_its_token),
         SCRIPT_TEST(test_a_released_key_is_free),
         SCRIPT_TEST(test_a_reserved_key_is_shown_and_can_be_forced),
-        SCRIPT_TEST(test_a_clock_that_is_set_back_reserves_nothing),
+        SCRIPT_TEST(test_more_than_its_ttl_may_be_promised),
+        SCRIPT_TEST(test_a_clock_that_is_behind_takes_nothing_of_what_was_promised),
+        SCRIPT_TEST(test_what_was_promised_before_a_step_was_seen_is_over),
         SCRIPT_TEST(test_a_record_without_a_time_reserves_nothing),
         SCRIPT_TEST(test_a_record_that_is_missing_or_of_another_type),
         SCRIPT_TEST(test_sentinel_is_read_only_unless_asked),

@@ -62,7 +62,7 @@ static void test_the_users_then_the_systems(void **state)
 static void test_a_directory_of_another_user_is_ignored(void **state)
 {
     struct hf_base bases[HF_BASES_MAX];
-    char dir[HF_USER_DIR_SIZE], room[HF_USER_DIR_SIZE], own[64];
+    char dir[128], room[HF_USER_DIR_SIZE], own[64];
     bool root = geteuid() == 0;
 
     (void)state;
