@@ -248,9 +248,10 @@ static void check_record(struct claim *c)
     for (int i = 0; i < sim.plan.nodes; i++) {
         struct vnode *node = sim.node[i];
         int64_t now_ms = vnode_wall_us(node) / 1000;
+        const struct store_key *record = store_find(&node->store, record_name, now_ms);
 
-        missing += store_find(&node->store, name, now_ms) &&
-                   !store_find(&node->store, record_name, now_ms);
+        missing +=
+            store_find(&node->store, name, now_ms) && (!record || !store_field(record, "fence"));
     }
     if (missing < sim.plan.quorum)
         c->unrecorded_since = 0;

@@ -99,9 +99,13 @@ static void refused(int directory, int fd, const char *text)
 {
     struct job_group none = {.kill_fd = -7};
     const char *why = "";
+    int freeze =
+        openat(directory, "cgroup.freeze", O_WRONLY | O_CLOEXEC); /* nothing is wrong with it */
 
     assert_true(fd >= 0);
-    assert_int_equal(job_group_open(hierarchy, directory, fd, -1, &none, &why), HF_EINVAL);
+    assert_int_equal(job_group_open(hierarchy, directory, fd, freeze, &none, &why), HF_EINVAL);
+    if (freeze >= 0)
+        close(freeze);
     if (!strstr(why, text))
         fail_msg("'%s' is not of %s", why, text);
     assert_int_equal(none.kill_fd, -7);
@@ -253,8 +257,8 @@ static void only_what_was_opened_for_writing(void **state)
 {
     (void)state;
     NEEDS_GROUPS();
-    refused(dir, open_kill(O_PATH), "for writing");
-    refused(dir, openat(dir, "cgroup.events", O_RDONLY | O_CLOEXEC), "for writing");
+    refused(dir, open_kill(O_PATH), "cgroup.kill for writing");
+    refused(dir, openat(dir, "cgroup.events", O_RDONLY | O_CLOEXEC), "cgroup.kill for writing");
 }
 
 /* (!) "1" written to cgroup.procs moves a process, to cgroup.freeze stops all of them. */
@@ -262,9 +266,9 @@ static void only_what_kills(void **state)
 {
     (void)state;
     NEEDS_GROUPS();
-    refused(dir, openat(dir, "cgroup.procs", O_WRONLY | O_CLOEXEC), "for writing");
-    refused(dir, openat(dir, "cgroup.freeze", O_RDWR | O_CLOEXEC), "for writing");
-    refused(dir, open("/dev/null", O_RDWR | O_CLOEXEC), "for writing");
+    refused(dir, openat(dir, "cgroup.procs", O_WRONLY | O_CLOEXEC), "cgroup.kill for writing");
+    refused(dir, openat(dir, "cgroup.freeze", O_RDWR | O_CLOEXEC), "cgroup.kill for writing");
+    refused(dir, open("/dev/null", O_RDWR | O_CLOEXEC), "cgroup.kill for writing");
 }
 
 static void only_what_freezes(void **state)
@@ -296,7 +300,7 @@ static void only_of_that_very_group(void **state)
     assert_int_equal(mkdir(below, 0755), 0);
     other = open(below, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
     assert_true(other >= 0);
-    refused(other, open_kill(O_WRONLY), "for writing");
+    refused(other, open_kill(O_WRONLY), "cgroup.kill for writing");
     close(other);
 }
 
@@ -309,7 +313,7 @@ static void only_of_the_hierarchy(void **state)
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
     refused(tmp, open_kill(O_WRONLY), "no control group of this host");
     refused(ends[0], open_kill(O_WRONLY), "no control group of this host");
-    refused(dir, ends[1], "for writing");
+    refused(dir, ends[1], "cgroup.kill for writing");
     close(ends[0]);
     close(tmp);
 }
@@ -330,7 +334,7 @@ static void a_path_proves_nothing(void **state)
     if (pid == 0) {
         struct job_group none;
         const char *why = "";
-        int fd;
+        int fd, freeze;
 
         if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
             mount(from, over, NULL, MS_BIND, NULL) < 0)
@@ -338,7 +342,11 @@ static void a_path_proves_nothing(void **state)
         close(dir);
         dir = open(place, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
         fd = openat(dir, "cgroup.kill", O_WRONLY | O_CLOEXEC); /* cgroup.freeze */
-        _exit(fd >= 0 && job_group_open(hierarchy, dir, fd, -1, &none, &why) == HF_EINVAL ? 0 : 1);
+        freeze = openat(dir, "cgroup.freeze", O_WRONLY | O_CLOEXEC);
+        if (fd < 0 || freeze < 0 ||
+            job_group_open(hierarchy, dir, fd, freeze, &none, &why) != HF_EINVAL)
+            _exit(1);
+        _exit(0);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
