@@ -293,7 +293,7 @@ def places(run):
         greedy.acquire(f"held-{i}")
     for i in range(20):
         greedy.cmd("start", f"elsewhere-{i}", 0, -1)
-    codes = [code_of(lambda op=i: greedy.cmd("result", op, 5000 * SLOW if op >= 10 else 0)) for i in range(20)]
+    codes = [code_of(lambda op=i: greedy.cmd("result", op, 5000 * SLOW if op >= 10 else 0)) for i in reversed(range(20))]
     refused = [text for code, text in codes if code == EFULL]
     assert len(refused) == 12, codes
     assert all("28 locks, its share" in text for text in refused), refused
