@@ -457,7 +457,7 @@ def callback_exits(run):
 def agent_killed(run):
     agent, = fleet(run)
     holder = start(run, """
-        lock = Lock("a", ttl=5)
+        lock = Lock("a", ttl=20)
         lock.acquire()
         say("held")
         sys.stdin.read(1)
