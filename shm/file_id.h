@@ -6,11 +6,9 @@
 #include <stdint.h>
 
 struct hf_file_id {
-    uint64_t device; /* of the file system: major << 32 | minor */
-    uint64_t
-        inode; /* (!) of a copy on another file system perhaps the same, and a device's number is used again */
-    int64_t
-        born_ns; /* CLOCK_REALTIME; 0: the file system does not tell, and the other two decide */
+    uint64_t device; /* of the file system: major << 32 | minor; used again once that is gone */
+    uint64_t inode;  /* (!) of a copy on another file system perhaps the same */
+    int64_t born_ns; /* CLOCK_REALTIME; 0: the file system does not tell, and the others decide */
 };
 _Static_assert(sizeof(struct hf_file_id) == 24, "compared as bytes");
 

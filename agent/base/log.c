@@ -272,8 +272,8 @@ static int head(char *out, size_t size, int priority)
 static void put(int priority, const char *label, const char *format, va_list args) HF_PRINTF(3, 0);
 static void put(int priority, const char *label, const char *format, va_list args)
 {
-    char line[LINE_MAX_BYTES],
-        text[LINE_MAX_BYTES]; /* a text that is cut here does not fit the line, either */
+    char line[LINE_MAX_BYTES];
+    char text[LINE_MAX_BYTES]; /* what is cut here does not fit the line, either */
     int length, more;
     unsigned lost;
 

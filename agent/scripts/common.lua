@@ -106,7 +106,7 @@ local function note_end(key, text)
 end
 
 -- For how many milliseconds the key is another token's than that of `tag`, whether it stands or not (nil: it is not), and for
--- how long a key of `tag` that is set now has to live.
+-- how many a key of `tag` that is set now has to live.
 -- (!) A key may end early: the node's clock was ahead for a moment and nobody looked, or somebody deleted the key. Its
 -- holder still believes in it. So nobody else gets the key before its time or its release, and the holder may write it again.
 local function reserved(stored, tag, ttl_ms)
@@ -114,7 +114,7 @@ local function reserved(stored, tag, ttl_ms)
   if (stored[OF] or stored[TAG]) ~= tag then
     return left, ttl_ms
   end
-  return nil, math.max(left or 0, ttl_ms or 0)
+  return nil, math.max(left or 0, ttl_ms)
 end
 
 -- Writes fence and holder if the fence is higher than the stored one, or equal to it with the same tag. `holder` is the

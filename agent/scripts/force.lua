@@ -11,7 +11,7 @@
 local key, fence_key, fence, wanted = KEYS[2], KEYS[3], ARGV[1], ARGV[2]
 local value = get(key)
 local stored = fence_read(fence_key)
-local reserved_ms = value == false and reserved(stored)
+local reserved_ms = value == false and promised(stored[UNTIL])
 if value == false and not reserved_ms then
   return answer('FREE', stored[FENCE])
 end

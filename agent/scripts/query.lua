@@ -4,7 +4,7 @@
 local key, fence_key = KEYS[2], KEYS[3]
 local value = get(key)
 local stored = fence_read(fence_key)
-local left = value == false and reserved(stored)
+local left = value == false and promised(stored[UNTIL])
 if value == false and not left then
   return answer('FREE', stored[FENCE])
 end

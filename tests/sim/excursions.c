@@ -39,23 +39,6 @@ static void excursion_at(struct vnode *node, sim_ns at, int64_t us, double share
     sim_at(&e->event, at);
 }
 
-static void put_away(struct sim_host *host, sim_ns until)
-{
-    switch (rng_below(rng, 3)) {
-    case 0:
-        host_cut_off(host, until);
-        break;
-    case 1:
-        if (host->stopped_until < until)
-            host->stopped_until = until;
-        break;
-    case 2:
-        host_kill(host);
-        host_start_later(host, until - sim.now);
-        break;
-    }
-}
-
 /* Around a lease: on a quorum of nodes keys end, and its host is away. */
 static void on_storm(struct sim_event *event)
 {
@@ -74,7 +57,7 @@ static void on_storm(struct sim_event *event)
         excursion_at(sim.node[(first + n) % sim.plan.nodes], sim.now + rng_below(rng, ttl(1, 6)),
                      us, share);
     if (rng_chance(rng, 0.7))
-        put_away(claim->host, sim.now + rng_between(rng, ttl(1, 8), ttl(3, 2)));
+        host_put_away(claim->host, sim.now + rng_between(rng, ttl(1, 8), ttl(3, 2)), rng);
 }
 
 static void on_single(struct sim_event *event)

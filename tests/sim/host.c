@@ -181,6 +181,23 @@ void host_cut_off(const struct sim_host *host, sim_ns until)
                 net_path(host, sim.node[n])->blocked_until[d] = until;
 }
 
+void host_put_away(struct sim_host *host, sim_ns until, struct sim_rng *rng)
+{
+    switch (rng_below(rng, 3)) {
+    case 0:
+        host_cut_off(host, until);
+        break;
+    case 1:
+        if (host->stopped_until < until)
+            host->stopped_until = until;
+        break;
+    case 2:
+        host_kill(host);
+        host_start_later(host, until - sim.now);
+        break;
+    }
+}
+
 void host_suspend(struct sim_host *host, sim_ns until)
 {
     sim_trace("h%d is suspended for %.3f s", host->number, (double)(until - sim.now) / SIM_SEC);

@@ -52,6 +52,8 @@ void host_start_later(struct sim_host *host, sim_ns after);
 void host_lose_table(struct sim_host *host);
 /* From all nodes. */
 void host_cut_off(const struct sim_host *host, sim_ns until);
+/* Cut off, its agent stopped, or killed and started again: one of the three. */
+void host_put_away(struct sim_host *host, sim_ns until, struct sim_rng *rng);
 /* The agent, all processes, jobs too; its clock goes on. */
 void host_suspend(struct sim_host *host, sim_ns until);
 /* After SIGSTOP. */

@@ -65,15 +65,6 @@ static void on_blow(struct sim_event *event)
     }
 }
 
-static void cut_off(struct sim_host *host, sim_ns until)
-{
-    sim_trace("h%d is cut off for %.3f s", host->number, (double)(until - sim.now) / SIM_SEC);
-    for (int n = 0; n < vnodes_struck(); n++)
-        for (int d = 0; d < 2; d++)
-            if (net_path(host, sim.node[n])->blocked_until[d] < until)
-                net_path(host, sim.node[n])->blocked_until[d] = until;
-}
-
 void storm_begin(void)
 {
     const struct claim *claim = checks_some_valid();
@@ -87,19 +78,7 @@ void storm_begin(void)
     host = claim->host;
     until = sim.now + rng_between(&sim.rng, ttl(1, 8), ttl(3, 2));
     sim_trace("a storm around the lease of r%d on h%d", claim->resource, host->number);
-    switch (rng_below(&sim.rng, 3)) {
-    case 0:
-        cut_off(host, until);
-        break;
-    case 1:
-        if (host->stopped_until < until)
-            host->stopped_until = until;
-        break;
-    case 2:
-        host_kill(host);
-        host_start_later(host, until - sim.now);
-        break;
-    }
+    host_put_away(host, until, &sim.rng);
     /* All of them, or as many as others need. */
     hit = rng_chance(&sim.rng, 0.5) ? all : all / 2 + 1;
     for (int n = 0, first = (int)rng_below(&sim.rng, all); n < hit; n++) {

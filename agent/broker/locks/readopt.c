@@ -350,11 +350,11 @@ bool readopt_fits(const struct config *config, const struct journal_identity *id
 
 enum fate {
     FATE_TAKEN_UP,
-    FATE_UNSEEN,
+    FATE_UNSEEN, /* taken up, to lapse */
     FATE_RELEASED,
     FATE_LOST,
     FATES
-}; /* UNSEEN: taken up, to lapse */
+};
 
 /* (!) Of another PID namespace: its number means nothing here, so it may live. */
 static bool is_out_of_sight(const struct locks *locks, const struct journal_identity *id)
