@@ -140,8 +140,8 @@ static bool stands(const struct look *k, const struct journal_identity *id,
         return false;
     return k->pid ||
            (hf_time_before(clock_now(), validity_qth(state->d, c->node_count, c->quorum)) &&
-            id->pidns_inode == k->host->pidns_inode &&
-            (id->run || client_lives(id->pid, id->start_time)));
+            id->who.pidns_inode == k->host->pidns_inode &&
+            (id->who.run || client_lives(id->who.pid, id->who.start_time)));
 }
 
 static void count_leases(struct look *k)
@@ -162,7 +162,7 @@ static void count_leases(struct look *k)
             continue;
         if (k->unfit++ == 0)
             snprintf(k->example, sizeof(k->example), "%s, held by pid %" PRIu32 ": %s",
-                     log_name(id.name, id.name_len, name, sizeof(name)), id.pid, why);
+                     log_name(id.name, id.name_len, name, sizeof(name)), id.who.pid, why);
     }
 }
 

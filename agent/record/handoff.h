@@ -26,7 +26,7 @@ struct waiter;
 struct handoff {
     uint32_t slot, generation; /* of the lease that ends */
     struct lease *to;          /* all but the renewal thread's fields; its generation is the next */
-    struct journal_identity owner;
+    struct holder owner;
     uint32_t text_off;          /* offset of the next holder's text in the table */
     hf_time max_hold;           /* of the next holder */
     enum hf_loss_reason reason; /* why the old one ends */

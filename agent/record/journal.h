@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "agent/base/clock.h"
+#include "agent/core/holder.h"
 #include "agent/record/lease.h"
 #include "shm/layout.h"
 #include "shm/nstime.h"
@@ -45,16 +46,10 @@ static inline bool journal_is_held(enum journal_state state)
 /* Written once per lease, before JOURNAL_INTENT; the holder's part again before JOURNAL_HANDOFF. */
 struct journal_identity {
     struct token token;
-    uint32_t ttl_ms, max_hold_ms, pid, uid;
-    uint64_t start_time;  /* of the holder process, clock ticks since boot */
-    uint64_t pidns_inode; /* of the agent: pids mean nothing elsewhere */
-    uint64_t cookie_hash; /* of the client's resume cookie */
-    uint64_t request_id;  /* the client's own number of the acquire: a resend is the same request */
-    uint32_t heartbeat_ms, beat_word; /* 0: none */
-    int64_t since_ns, since_wall_ms;
-    uint8_t name_len, note_len, comm_len, run;
+    uint32_t ttl_ms;
+    uint8_t name_len;
     uint8_t name[HF_NAME_MAX];
-    char note[HF_NOTE_MAX + 1], comm[HF_COMM_MAX + 1];
+    struct holder who;
 };
 
 /* Changes whenever the lease is extended. */
@@ -130,9 +125,8 @@ void journal_remove(struct journal *journal);
 
 void journal_put_identity(struct journal *journal, uint32_t slot,
                           const struct journal_identity *identity);
-/* Writes the next holder of the same token: all but token, TTL and name. Later states refer to it. */
-void journal_put_holder(struct journal *journal, uint32_t slot,
-                        const struct journal_identity *identity);
+/* Writes the next holder of the same token. Later states refer to it. */
+void journal_put_holder(struct journal *journal, uint32_t slot, const struct holder *who);
 void journal_put(struct journal *journal, uint32_t slot, const struct journal_lease *state);
 /* HF_ENOTHELD when FREE; HF_ETABLE when it says what no agent writes, or is being written. */
 int journal_get(const struct journal *journal, uint32_t slot, struct journal_identity *ret_identity,

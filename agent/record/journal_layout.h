@@ -37,18 +37,9 @@ struct token_block {
     uint8_t name[HF_NAME_MAX];
 };
 
-struct holder_block {
-    uint32_t max_hold_ms, pid, uid;
-    uint64_t start_time, pidns_inode, cookie_hash, request_id;
-    uint32_t heartbeat_ms, beat_word;
-    int64_t since_ns, since_wall_ms;
-    uint8_t note_len, comm_len, run;
-    char note[HF_NOTE_MAX + 1], comm[HF_COMM_MAX + 1];
-};
-
 struct lease_record {
     struct token_block what;
-    struct holder_block who[2]; /* the newest half says which counts */
+    struct holder who[2]; /* the newest half says which counts */
 };
 
 #define BLOCK ((size_t)64) /* slots */

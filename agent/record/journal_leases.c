@@ -21,32 +21,14 @@ static void check(const struct journal *j, uint32_t slot)
 }
 
 /* (!) Into the block that the newest state does not refer to: no state names it until the next put. */
-void journal_put_holder(struct journal *j, uint32_t slot, const struct journal_identity *id)
+void journal_put_holder(struct journal *j, uint32_t slot, const struct holder *who)
 {
     int idle = !holder_now(j, slot);
-    struct holder_block block;
 
     check(j, slot);
-    hf_assert(id->note_len <= HF_NOTE_MAX && id->comm_len <= HF_COMM_MAX, "slot %u, lengths %u, %u",
-              (unsigned)slot, id->note_len, id->comm_len);
-    memset(&block, 0, sizeof(block));
-    block.max_hold_ms = id->max_hold_ms;
-    block.pid = id->pid;
-    block.uid = id->uid;
-    block.start_time = id->start_time;
-    block.pidns_inode = id->pidns_inode;
-    block.cookie_hash = id->cookie_hash;
-    block.request_id = id->request_id;
-    block.heartbeat_ms = id->heartbeat_ms;
-    block.beat_word = id->beat_word;
-    block.since_ns = id->since_ns;
-    block.since_wall_ms = id->since_wall_ms;
-    block.note_len = id->note_len;
-    block.comm_len = id->comm_len;
-    block.run = id->run;
-    memcpy(block.note, id->note, sizeof(block.note));
-    memcpy(block.comm, id->comm, sizeof(block.comm));
-    record_of(j, slot)->who[idle] = block;
+    hf_assert(who->note_len <= HF_NOTE_MAX && who->comm_len <= HF_COMM_MAX,
+              "slot %u, lengths %u, %u", (unsigned)slot, who->note_len, who->comm_len);
+    record_of(j, slot)->who[idle] = *who;
     j->holder[slot] = (uint8_t)idle;
     /* Before the state that refers to it. */
     atomic_thread_fence(memory_order_release);
@@ -63,7 +45,7 @@ void journal_put_identity(struct journal *j, uint32_t slot, const struct journal
     token_text(&id->token, what->token);
     what->name_len = id->name_len;
     memcpy(what->name, id->name, sizeof(what->name));
-    journal_put_holder(j, slot, id);
+    journal_put_holder(j, slot, &id->who);
 }
 
 void journal_put(struct journal *j, uint32_t slot, const struct journal_lease *state)
@@ -98,7 +80,7 @@ void journal_put(struct journal *j, uint32_t slot, const struct journal_lease *s
 static int get_identity(const struct lease_record *r, int holder, struct journal_identity *ret)
 {
     const struct token_block *what = &r->what;
-    const struct holder_block *who = &r->who[holder];
+    const struct holder *who = &r->who[holder];
     struct token token;
 
     if (what->name_len == 0 || token_read(what->token, &token) < 0 ||
@@ -110,22 +92,7 @@ static int get_identity(const struct lease_record *r, int holder, struct journal
     ret->ttl_ms = what->ttl_ms;
     ret->name_len = what->name_len;
     memcpy(ret->name, what->name, sizeof(ret->name));
-    ret->max_hold_ms = who->max_hold_ms;
-    ret->pid = who->pid;
-    ret->uid = who->uid;
-    ret->start_time = who->start_time;
-    ret->pidns_inode = who->pidns_inode;
-    ret->cookie_hash = who->cookie_hash;
-    ret->request_id = who->request_id;
-    ret->heartbeat_ms = who->heartbeat_ms;
-    ret->beat_word = who->beat_word;
-    ret->since_ns = who->since_ns;
-    ret->since_wall_ms = who->since_wall_ms;
-    ret->note_len = who->note_len;
-    ret->comm_len = who->comm_len;
-    ret->run = who->run;
-    memcpy(ret->note, who->note, sizeof(ret->note));
-    memcpy(ret->comm, who->comm, sizeof(ret->comm));
+    ret->who = *who;
     return HF_OK;
 }
 

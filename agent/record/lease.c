@@ -39,35 +39,38 @@ static size_t whole_size(const struct lease *lease)
 
 struct lease *lease_new(int nodes, const struct lease_words *words)
 {
+    const struct holder *who = words->holder;
     bool same =
         words->key_len == words->name_len && memcmp(words->key, words->name, words->name_len) == 0;
     const struct lease facts = {.nodes = (uint8_t)nodes,
                                 .name_len = (uint8_t)words->name_len,
                                 .key_len = (uint16_t)words->key_len,
                                 .key_is_name = same,
-                                .note_len = (uint8_t)words->note_len,
-                                .comm_len = (uint8_t)(words->comm ? strlen(words->comm) : 0),
-                                .has_extra = words->extra || words->heartbeat_ms};
+                                .note_len = who->note_len,
+                                .comm_len = who->comm_len,
+                                .pid = who->pid,
+                                .uid = who->uid,
+                                .request_id = who->request_id,
+                                .run = who->run,
+                                .has_extra = words->extra || who->heartbeat_ms};
     struct lease *lease = slab_take(whole_size(&facts));
 
     hf_assert(nodes >= 1 && nodes <= HF_NODES_MAX, "nodes %d", nodes);
     hf_assert(words->name_len >= 1 && words->name_len <= HF_NAME_MAX && words->key_len >= 1 &&
-                  words->note_len <= HF_NOTE_MAX && facts.comm_len <= HF_COMM_MAX,
-              "name_len %zu, key_len %zu, note_len %zu, comm_len %u", words->name_len,
-              words->key_len, words->note_len, facts.comm_len);
+                  who->note_len <= HF_NOTE_MAX && who->comm_len <= HF_COMM_MAX,
+              "name_len %zu, key_len %zu, note_len %u, comm_len %u", words->name_len,
+              words->key_len, who->note_len, who->comm_len);
     if (!lease)
         return NULL;
     memcpy(lease, &facts, offsetof(struct lease, fsm));
     memcpy((uint8_t *)lease_name(lease), words->name, words->name_len);
     memcpy((uint8_t *)lease_key(lease), words->key, words->key_len);
-    if (lease->note_len)
-        memcpy((char *)lease_note(lease), words->note, lease->note_len);
-    if (words->comm)
-        memcpy((char *)lease_comm(lease), words->comm, lease->comm_len);
+    memcpy((char *)lease_note(lease), who->note, who->note_len);
+    memcpy((char *)lease_comm(lease), who->comm, who->comm_len);
     if (lease->has_extra)
         *lease_extra(lease) = (struct lease_extra){.token_end = HF_TIME_NEVER,
-                                                   .heartbeat_ms = words->heartbeat_ms,
-                                                   .beat_word = words->beat_word};
+                                                   .heartbeat_ms = who->heartbeat_ms,
+                                                   .beat_word = who->beat_word};
     return lease;
 }
 

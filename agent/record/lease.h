@@ -21,6 +21,7 @@
 
 #include "agent/base/token.h"
 #include "agent/core/heartbeat.h"
+#include "agent/core/holder.h"
 #include "agent/core/lease_fsm.h"
 #include "shm/layout.h"
 
@@ -86,13 +87,11 @@ struct lease {
     };
 };
 
-/* The words of a new lease; all but the name may be absent. */
+/* Of a new lease, with all that comes from who holds it. */
 struct lease_words {
     const void *name, *key; /* key: as formatted for the nodes */
     size_t name_len, key_len;
-    const char *note, *comm; /* comm: a C string */
-    size_t note_len;
-    uint32_t heartbeat_ms, beat_word;
+    const struct holder *holder;
     bool extra; /* it gets an extra: lease_set_token() */
 };
 

@@ -355,15 +355,17 @@ static void grant(struct peer *p, char name, uint64_t request_id, bool run)
         resource_lease(r) || r->work->round || r->undoing)
         return;
     resource_rouse(r);
-    lease =
-        lease_new(broker->nodes->n,
-                  &(struct lease_words){.name = &name, .name_len = 1, .key = &name, .key_len = 1});
+    lease = lease_new(broker->nodes->n,
+                      &(struct lease_words){.name = &name,
+                                            .name_len = 1,
+                                            .key = &name,
+                                            .key_len = 1,
+                                            .holder = &(struct holder){.pid = s->pid}});
     FUZZ_CHECK(lease);
     lease->slot = r->slot;
     lease->generation = r->generation = ++broker->locks->generations[r->slot];
     lease->fence = UINT64_C(1) << 30;
     lease->ttl_ms = 30000;
-    lease->pid = s->pid;
     lease->uid = s->uid;
     lease->request_id = request_id;
     lease->run = run;

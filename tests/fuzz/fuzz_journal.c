@@ -117,8 +117,8 @@ static void check_bounds(const struct journal *journal)
     for (uint32_t slot = 0; slot < CAPACITY; slot++) {
         if (journal_get(journal, slot, &identity, &lease) == HF_OK) {
             FUZZ_CHECK(lease.state > JOURNAL_FREE && lease.state <= JOURNAL_ENDING);
-            FUZZ_CHECK(identity.name_len > 0 && identity.note_len <= HF_NOTE_MAX &&
-                       identity.comm_len <= HF_COMM_MAX);
+            FUZZ_CHECK(identity.name_len > 0 && identity.who.note_len <= HF_NOTE_MAX &&
+                       identity.who.comm_len <= HF_COMM_MAX);
         }
         FUZZ_CHECK(journal_generation(journal, slot) <= HF_GEN_MAX);
     }

@@ -161,7 +161,7 @@ void __wrap_hf_slot_withdraw(struct hf_slot *slot)
                       host->number);
     __real_hf_slot_withdraw(slot);
     if (known && rec.state.state != JOURNAL_HANDOFF) /* the token goes on */
-        token_ended(&rec.id.token, rec.id.run);
+        token_ended(&rec.id.token, rec.id.who.run);
     sim_preempt();
     if (known && rec.state.state == JOURNAL_HANDOFF)
         sim_kill_here(KILL_CHANCE);
@@ -204,7 +204,7 @@ void __wrap_hf_slot_publish(struct hf_slot *slot, const struct hf_slot_identity 
     check_raised(host, slot, deadline);
     /* (!) Whom the next agent would give it to is who has it now. */
     if (get(host, number_of(host, slot), &rec) &&
-        (rec.state.generation != id->generation || rec.id.pid != id->pid))
+        (rec.state.generation != id->generation || rec.id.who.pid != id->pid))
         sim_violation("journal", "h%d: generation %u of p%u is shown, and not journaled",
                       host->number, id->generation, id->pid);
     if (word && word >> HF_CHECK_GEN_SHIFT != id->generation)
@@ -246,7 +246,7 @@ static void disturb_handoff(const struct sim_host *host, uint32_t slot)
     struct sim_proc *next;
 
     sim_kill_here(KILL_CHANCE);
-    if (sim.settling || !get(host, slot, &rec) || !(next = proc_waiting(host, rec.id.pid)) ||
+    if (sim.settling || !get(host, slot, &rec) || !(next = proc_waiting(host, rec.id.who.pid)) ||
         !rng_chance(&sim.rng, 0.1))
         return;
     proc_turn_away(next);

@@ -208,10 +208,10 @@ static bool same_lease(const struct hf_slot_view *a, const struct hf_slot_view *
 static bool is_of(const struct hf_slot_view *view, const struct journal_identity *id,
                   const struct journal_lease *rec)
 {
-    return view->pid == id->pid && view->uid == id->uid && view->fence == rec->fence &&
+    return view->pid == id->who.pid && view->uid == id->who.uid && view->fence == rec->fence &&
            view->ttl_ms == id->ttl_ms && view->name_len == id->name_len &&
-           memcmp(view->name, id->name, id->name_len) == 0 && strcmp(view->note, id->note) == 0 &&
-           strcmp(view->comm, id->comm) == 0;
+           memcmp(view->name, id->name, id->name_len) == 0 &&
+           strcmp(view->note, id->who.note) == 0 && strcmp(view->comm, id->who.comm) == 0;
 }
 
 /* Whoever reads a lease reads one that was granted, and all of it. */

@@ -111,7 +111,7 @@ static bool must_stand(const struct judge *j, const struct left *l)
 {
     return l->kept == HF_OK && journal_is_held(l->rec.state) && l->rec.slot_state != HF_SLOT_LOST &&
            hf_time_before(clock_now(), valid_of(j, l)) &&
-           (l->id.run || hf_process_start_time((pid_t)l->id.pid) == l->id.start_time);
+           (l->id.who.run || hf_process_start_time((pid_t)l->id.who.pid) == l->id.who.start_time);
 }
 
 static void judge_taken_up(struct judge *j, uint32_t slot, const struct left *l, uint64_t word)
@@ -125,8 +125,9 @@ static void judge_taken_up(struct judge *j, uint32_t slot, const struct left *l,
     else if (word > most)
         judge_says(j, "slot %u: readopted for longer than the nodes said", slot);
     else if (hf_index_find(&j->reader, l->id.name, l->id.name_len, &view) != HF_OK ||
-             view.slot != slot || view.generation != l->rec.generation || view.pid != l->id.pid ||
-             view.fence != l->rec.fence || !(view.flags & HF_SLOT_F_READOPTED))
+             view.slot != slot || view.generation != l->rec.generation ||
+             view.pid != l->id.who.pid || view.fence != l->rec.fence ||
+             !(view.flags & HF_SLOT_F_READOPTED))
         judge_says(j, "slot %u: readopted, and not to be found by its name as it was", slot);
     lease_read_begin();
     lease = lease_table_at(agent.leases, slot);

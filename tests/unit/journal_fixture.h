@@ -180,20 +180,20 @@ static inline struct journal_identity numbered_identity(uint32_t number)
     memcpy(id.token.bytes, &number, sizeof(number));
     id.token.bytes[TOKEN_BYTES - 1] = 0xca;
     id.ttl_ms = number + 1;
-    id.max_hold_ms = number + 2;
-    id.pid = number + 3;
-    id.uid = number + 4;
-    id.start_time = number + 5;
-    id.pidns_inode = number + 6;
-    id.cookie_hash = number + 7;
-    id.request_id = number;
-    id.since_ns = number + INT64_C(8);
-    id.since_wall_ms = number + INT64_C(9);
-    id.run = number & 1;
+    id.who.max_hold_ms = number + 2;
+    id.who.pid = number + 3;
+    id.who.uid = number + 4;
+    id.who.start_time = number + 5;
+    id.who.pidns_inode = number + 6;
+    id.who.cookie_hash = number + 7;
+    id.who.request_id = number;
+    id.who.since.ns = number + INT64_C(8);
+    id.who.since_wall.ms = number + INT64_C(9);
+    id.who.run = number & 1;
     id.name_len = (uint8_t)(HF_NAME_MAX - number % 7);
     memset(id.name, 'a' + (int)(number % 26), id.name_len);
-    id.note_len = (uint8_t)snprintf(id.note, sizeof(id.note), "note-%0122u", number);
-    id.comm_len = (uint8_t)snprintf(id.comm, sizeof(id.comm), "comm-%010u", number);
+    id.who.note_len = (uint8_t)snprintf(id.who.note, sizeof(id.who.note), "note-%0122u", number);
+    id.who.comm_len = (uint8_t)snprintf(id.who.comm, sizeof(id.who.comm), "comm-%010u", number);
     return id;
 }
 
@@ -203,22 +203,22 @@ static inline void assert_identity(const struct journal_identity *got, uint32_t 
 
     assert_memory_equal(&got->token, &want.token, sizeof(want.token));
     assert_int_equal(got->ttl_ms, want.ttl_ms);
-    assert_int_equal(got->max_hold_ms, want.max_hold_ms);
-    assert_int_equal(got->pid, want.pid);
-    assert_int_equal(got->uid, want.uid);
-    assert_int_equal(got->start_time, want.start_time);
-    assert_int_equal(got->pidns_inode, want.pidns_inode);
-    assert_int_equal(got->cookie_hash, want.cookie_hash);
-    assert_int_equal(got->request_id, want.request_id);
-    assert_int_equal(got->since_ns, want.since_ns);
-    assert_int_equal(got->since_wall_ms, want.since_wall_ms);
-    assert_int_equal(got->run, want.run);
+    assert_int_equal(got->who.max_hold_ms, want.who.max_hold_ms);
+    assert_int_equal(got->who.pid, want.who.pid);
+    assert_int_equal(got->who.uid, want.who.uid);
+    assert_int_equal(got->who.start_time, want.who.start_time);
+    assert_int_equal(got->who.pidns_inode, want.who.pidns_inode);
+    assert_int_equal(got->who.cookie_hash, want.who.cookie_hash);
+    assert_int_equal(got->who.request_id, want.who.request_id);
+    assert_int_equal(got->who.since.ns, want.who.since.ns);
+    assert_int_equal(got->who.since_wall.ms, want.who.since_wall.ms);
+    assert_int_equal(got->who.run, want.who.run);
     assert_int_equal(got->name_len, want.name_len);
     assert_memory_equal(got->name, want.name, want.name_len);
-    assert_int_equal(got->note_len, want.note_len);
-    assert_string_equal(got->note, want.note);
-    assert_int_equal(got->comm_len, want.comm_len);
-    assert_string_equal(got->comm, want.comm);
+    assert_int_equal(got->who.note_len, want.who.note_len);
+    assert_string_equal(got->who.note, want.who.note);
+    assert_int_equal(got->who.comm_len, want.who.comm_len);
+    assert_string_equal(got->who.comm, want.who.comm);
 }
 
 /* The d_i are of now and later: the lease is one that somebody may believe in. */

@@ -206,8 +206,11 @@ static HF_UNUSED struct journal_lease record_of(const struct lease *lease, enum 
 static HF_UNUSED struct lease *made(const char *name, uint32_t slot, uint32_t votes, bool run,
                                     hf_time a)
 {
-    const struct lease_words words = {
-        .name = name, .name_len = strlen(name), .key = name, .key_len = strlen(name)};
+    const struct lease_words words = {.name = name,
+                                      .name_len = strlen(name),
+                                      .key = name,
+                                      .key_len = strlen(name),
+                                      .holder = &(struct holder){0}};
     struct lease *lease = lease_new(NODES, &words);
     struct journal_identity identity = {.ttl_ms = TTL_MS, .name_len = (uint8_t)strlen(name)};
     struct hf_slot_identity id = {.flags = run ? HF_SLOT_F_RUN : 0};

@@ -75,13 +75,13 @@ static struct journal_identity identity_of(const char *name)
     memset(&id, 0, sizeof(id));
     memset(&id.token, 0xaa, sizeof(id.token));
     id.ttl_ms = 30000;
-    id.pid = 4711;
-    id.start_time = 123456789;
-    id.cookie_hash = UINT64_C(0xfeedfacecafebeef);
+    id.who.pid = 4711;
+    id.who.start_time = 123456789;
+    id.who.cookie_hash = UINT64_C(0xfeedfacecafebeef);
     id.name_len = (uint8_t)strlen(name);
     memcpy(id.name, name, id.name_len);
-    strcpy(id.note, "nightly");
-    id.note_len = 7;
+    strcpy(id.who.note, "nightly");
+    id.who.note_len = 7;
     return id;
 }
 
@@ -209,21 +209,21 @@ static uint32_t holder_of(const struct journal *j)
     struct journal_lease l;
 
     assert_int_equal(journal_get(j, 5, &id, &l), HF_OK);
-    assert_int_equal(l.generation, id.pid);
-    assert_int_equal(id.request_id, id.pid * 1000);
-    assert_string_equal(id.note, id.pid == 1 ? "the first" : "the second");
+    assert_int_equal(l.generation, id.who.pid);
+    assert_int_equal(id.who.request_id, id.who.pid * 1000);
+    assert_string_equal(id.who.note, id.who.pid == 1 ? "the first" : "the second");
     assert_memory_equal(id.name, "handed", 6);
-    return id.pid;
+    return id.who.pid;
 }
 
 static struct journal_identity holder(uint32_t number)
 {
     struct journal_identity id = identity_of("handed");
 
-    id.pid = number;
-    id.request_id = number * 1000;
-    strcpy(id.note, number == 1 ? "the first" : "the second");
-    id.note_len = (uint8_t)strlen(id.note);
+    id.who.pid = number;
+    id.who.request_id = number * 1000;
+    strcpy(id.who.note, number == 1 ? "the first" : "the second");
+    id.who.note_len = (uint8_t)strlen(id.who.note);
     return id;
 }
 
@@ -233,7 +233,7 @@ static void hand_over(struct journal *j)
     struct journal_lease l = lease_of(2);
 
     l.state = JOURNAL_HANDOFF;
-    journal_put_holder(j, 5, &next);
+    journal_put_holder(j, 5, &next.who);
     journal_put(j, 5, &l);
 }
 
@@ -315,8 +315,8 @@ TEST(test_every_instruction_of_a_handoff_leaves_one_holder)
     j = opened(1);
     assert_int_equal(holder_of(j), 2);
     assert_int_equal(journal_get_previous(j, 5, &before), HF_OK);
-    assert_int_equal(before.pid, 1);
-    assert_string_equal(before.note, "the first");
+    assert_int_equal(before.who.pid, 1);
+    assert_string_equal(before.who.note, "the first");
     journal_remove(j);
 }
 
@@ -335,7 +335,7 @@ TEST(test_a_state_after_a_restart_is_of_the_same_holder)
         j = opened(1);
         put(j, 5, 2);
         assert_int_equal(journal_get(j, 5, &id, &l), HF_OK);
-        assert_int_equal(id.pid, 2);
+        assert_int_equal(id.who.pid, 2);
     }
     journal_remove(j);
 }

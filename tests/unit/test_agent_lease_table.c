@@ -24,8 +24,11 @@
 
 static struct lease *made(const char *name, size_t name_len, const char *key, size_t key_len)
 {
-    return lease_new(3, &(struct lease_words){
-                            .name = name, .name_len = name_len, .key = key, .key_len = key_len});
+    return lease_new(3, &(struct lease_words){.name = name,
+                                              .name_len = name_len,
+                                              .key = key,
+                                              .key_len = key_len,
+                                              .holder = &(struct holder){0}});
 }
 
 /* A lease whose every byte that readers look at can be told from its number. */

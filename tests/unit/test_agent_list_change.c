@@ -110,7 +110,7 @@ static void fill(int nodes)
         if (slot % 5 == 3) {
             struct journal_identity next = numbered_identity(slot + 1000);
 
-            journal_put_holder(journal, slot, &next);
+            journal_put_holder(journal, slot, &next.who);
             put_at(slot, JOURNAL_HANDOFF, slot + 2);
         } else {
             put_at(slot, JOURNAL_FREE, slot + 1);
@@ -145,9 +145,9 @@ static void assert_slot(uint32_t slot, const struct list_change *change)
     assert_int_equal(lease.reason, HF_LOSS_FORCED);
     assert_true(lease.fence == UINT64_C(0x5aa5000000000000) + slot);
     if (state == JOURNAL_HANDOFF) {
-        assert_int_equal(id.pid, slot + 1003);
+        assert_int_equal(id.who.pid, slot + 1003);
         assert_int_equal(journal_get_previous(journal, slot, &previous), HF_OK);
-        assert_int_equal(previous.pid, slot + 4);
+        assert_int_equal(previous.who.pid, slot + 4);
     } else {
         assert_identity(&id, slot + 1);
     }

@@ -30,8 +30,9 @@
 static size_t lease_cell(void)
 {
     static struct lease *leases[CELLS];
+    static const struct holder holder = {.comm = "a-worker", .comm_len = 8};
     const struct lease_words words = {
-        .name = NAME, .name_len = NAME_LEN, .key = NAME, .key_len = NAME_LEN, .comm = "a-worker"};
+        .name = NAME, .name_len = NAME_LEN, .key = NAME, .key_len = NAME_LEN, .holder = &holder};
     static struct chunks chunks;
 
     for (int i = 0; i < CELLS; i++) {

@@ -133,14 +133,12 @@ static int tear_down(void **state)
 /* Of a process that is gone. */
 static struct journal_identity an_identity(bool run)
 {
-    return (struct journal_identity){.name_len = 1,
-                                     .name = "n",
-                                     .token = {"cafe"},
-                                     .ttl_ms = 30000,
-                                     .pid = 1,
-                                     .start_time = UINT64_MAX,
-                                     .pidns_inode = agent.pidns_inode,
-                                     .run = run};
+    return (struct journal_identity){
+        .name_len = 1,
+        .name = "n",
+        .token = {"cafe"},
+        .ttl_ms = 30000,
+        .who = {.pid = 1, .start_time = UINT64_MAX, .pidns_inode = agent.pidns_inode, .run = run}};
 }
 
 /* What an agent left that was killed: the votes in its journal, and the V that everybody was shown. Times are seconds
@@ -422,8 +420,8 @@ static void leave_handoff(bool run)
     journal_put_identity(agent.journal, SLOT, &id);
     journal_put(agent.journal, SLOT, &rec);
     fixture_publish(&agent.table, SLOT, 0, "n", GENERATION - 1, valid);
-    id.pid = 2;
-    journal_put_holder(agent.journal, SLOT, &id);
+    id.who.pid = 2;
+    journal_put_holder(agent.journal, SLOT, &id.who);
     rec.state = JOURNAL_HANDOFF;
     rec.generation = GENERATION;
     rec.fence = fence_make(7, 1);

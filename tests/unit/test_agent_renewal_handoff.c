@@ -14,17 +14,18 @@
 static struct handoff *to_next(const struct lease *from)
 {
     struct handoff *h = calloc(1, sizeof(*h));
-    struct lease *to = lease_new(NODES, &(struct lease_words){.name = lease_name(from),
-                                                              .name_len = from->name_len,
-                                                              .key = lease_key(from),
-                                                              .key_len = from->key_len,
-                                                              .extra = true});
+    struct lease *to =
+        lease_new(NODES, &(struct lease_words){.name = lease_name(from),
+                                               .name_len = from->name_len,
+                                               .key = lease_key(from),
+                                               .key_len = from->key_len,
+                                               .holder = &(struct holder){.pid = NEXT_PID},
+                                               .extra = true});
 
     assert_true(h && to);
     to->slot = from->slot;
     to->generation = ++generation;
     to->ttl_ms = from->ttl_ms;
-    to->pid = NEXT_PID;
     to->fence = from->fence + 1;
     to->since = clock_now();
     lease_set_token(to, to->since, HF_TIME_NEVER);

@@ -113,7 +113,8 @@ static void hold(int i, bool run)
         a[n] = its_time;
     leases[i] = lease_new(
         NODES,
-        &(struct lease_words){.name = "n", .name_len = 1, .key = "n", .key_len = 1, .comm = ""});
+        &(struct lease_words){
+            .name = "n", .name_len = 1, .key = "n", .key_len = 1, .holder = &(struct holder){0}});
     leases[i]->run = run;
     lease_fsm_init(&leases[i]->fsm, NULL, NODES, QUORUM, &timing, run, HF_TIME_NEVER, a, mark);
     set(i, HF_SLOT_HELD, in_ms(TTL_MS));

@@ -152,7 +152,7 @@ int grant_lease(struct round *round, hf_time now)
     /* Judged at the request, too; but other requests of its user may have been granted meanwhile. */
     if (!user_may_hold(locks->clients, c->user))
         return HF_ELIMIT;
-    lease = waiter_new_lease(w, round->key, round->key_len, w->max_hold_ms);
+    lease = waiter_new_lease(w, round->key, round->key_len, w->who.max_hold_ms);
     if (!lease)
         return HF_ENOMEM;
     for (int i = 0; i < HF_NODES_MAX; i++) {
@@ -165,12 +165,12 @@ int grant_lease(struct round *round, hf_time now)
     lease->generation = r->generation;
     lease->fence = fence_make(round->ballot.fence, 0);
     lease->since = now;
-    lease->since_wall = round->described.since;
+    lease->since_wall = round->who.since_wall;
     if (lease->has_extra)
         lease_set_token(lease, now, max_hold);
     lease->token = round->token;
     lease->unanswered = (uint16_t)round->unanswered;
-    lease_fsm_init(&lease->fsm, &locks->nodes->servers, locks->n, locks->q, &w->timing, w->run,
+    lease_fsm_init(&lease->fsm, &locks->nodes->servers, locks->n, locks->q, &w->timing, w->who.run,
                    max_hold, a, mark);
     atomic_init(&lease->valid_ns, lease->fsm.valid.ns);
     atomic_init(&lease->state, (uint8_t)lease->fsm.state);
@@ -178,7 +178,8 @@ int grant_lease(struct round *round, hf_time now)
     /* (!) The d_i are journaled before the check word is raised. */
     lease_journal(locks->agent, lease, JOURNAL_HELD);
     rc = resource_publish(r, lease, false, lease->fsm.valid,
-                          (uint32_t)lease_fsm_votes(&lease->fsm, now), w->run ? HF_SLOT_F_RUN : 0);
+                          (uint32_t)lease_fsm_votes(&lease->fsm, now),
+                          w->who.run ? HF_SLOT_F_RUN : 0);
     if (rc < 0) {
         lease_free(lease);
         return rc;

@@ -130,9 +130,9 @@ int handoff_begin(struct resource *r, struct waiter *w, enum hf_loss_reason reas
               (unsigned)r->slot, (unsigned)resource_lease(r)->generation);
     h->slot = r->slot;
     h->generation = resource_lease(r)->generation;
-    waiter_fill_identity(w, &h->owner);
-    h->owner.since_ns = h->to->since.ns;
-    h->owner.since_wall_ms = h->to->since_wall.ms;
+    h->owner = w->who;
+    h->owner.since = h->to->since;
+    h->owner.since_wall = h->to->since_wall;
     h->max_hold = waiter_hold_end(w, now);
     h->reason = reason;
     h->resource = r;

@@ -97,17 +97,17 @@ struct old_text {
 
 static bool same_text(const struct hf_slot_view *view, const struct journal_identity *id)
 {
-    return view->note_len == id->note_len && view->comm_len == id->comm_len &&
-           memcmp(view->note, id->note, id->note_len) == 0 &&
-           memcmp(view->comm, id->comm, id->comm_len) == 0;
+    return view->note_len == id->who.note_len && view->comm_len == id->who.comm_len &&
+           memcmp(view->note, id->who.note, id->who.note_len) == 0 &&
+           memcmp(view->comm, id->who.comm, id->who.comm_len) == 0;
 }
 
 /* All of it belongs to one lease, though a writer was killed inside. */
 static bool is_whole(const struct hf_slot_view *view, const struct record *rec)
 {
     return view->generation == rec->state.generation && view->fence == rec->state.fence &&
-           view->pid == rec->id.pid && view->uid == rec->id.uid && view->ttl_ms == rec->id.ttl_ms &&
-           same_text(view, &rec->id);
+           view->pid == rec->id.who.pid && view->uid == rec->id.who.uid &&
+           view->ttl_ms == rec->id.ttl_ms && same_text(view, &rec->id);
 }
 
 static struct old_text old_text_of(struct locks *locks, uint32_t slot, const struct record *rec)
@@ -271,7 +271,7 @@ static int take_up(struct locks *locks, const struct record *rec, uint32_t slot,
     struct message *m;
     uint32_t mark[HF_NODES_MAX];
     hf_time max_hold = HF_TIME_NEVER;
-    uint32_t flags = HF_SLOT_F_READOPTED | (rec->id.run ? HF_SLOT_F_RUN : 0);
+    uint32_t flags = HF_SLOT_F_READOPTED | (rec->id.who.run ? HF_SLOT_F_RUN : 0);
     bool same;
     int rc = config_key(locks->config, rec->id.name, rec->id.name_len, key, &key_len);
 
@@ -281,31 +281,23 @@ static int take_up(struct locks *locks, const struct record *rec, uint32_t slot,
                                                       .name_len = rec->id.name_len,
                                                       .key = key,
                                                       .key_len = key_len,
-                                                      .note = rec->id.note,
-                                                      .note_len = rec->id.note_len,
-                                                      .comm = rec->id.comm,
-                                                      .heartbeat_ms = rec->id.heartbeat_ms,
-                                                      .beat_word = rec->id.beat_word,
-                                                      .extra = rec->id.max_hold_ms != 0});
+                                                      .holder = &rec->id.who,
+                                                      .extra = rec->id.who.max_hold_ms != 0});
     if (!lease)
         return HF_ENOMEM;
     for (int i = 0; i < HF_NODES_MAX; i++)
         mark[i] = i < locks->n ? locks->nodes->node[i].trust.mark : 0;
-    if (rec->id.max_hold_ms)
-        max_hold = hf_time_add((hf_time){rec->id.since_ns}, hf_ms(rec->id.max_hold_ms));
+    if (rec->id.who.max_hold_ms)
+        max_hold = hf_time_add(rec->id.who.since, hf_ms(rec->id.who.max_hold_ms));
     r->generation = rec->state.generation;
     lease->slot = slot;
     lease->generation = rec->state.generation;
     lease->ttl_ms = (uint32_t)hf_dur_ms(timing->ttl);
-    lease->pid = rec->id.pid;
-    lease->uid = rec->id.uid;
-    lease->request_id = rec->id.request_id;
     lease->fence = rec->state.fence;
-    lease->since = (hf_time){rec->id.since_ns};
-    lease->since_wall = (hf_wall){rec->id.since_wall_ms};
+    lease->since = rec->id.who.since;
+    lease->since_wall = rec->id.who.since_wall;
     if (lease->has_extra)
         lease_set_token(lease, lease->since, max_hold);
-    lease->run = rec->id.run;
     lease->token = rec->id.token;
     lease_fsm_readopt(&lease->fsm, &locks->nodes->servers, locks->n, locks->q, timing, lease->run,
                       max_hold, rec->state.d, mark, rec->state.slot_state == HF_SLOT_LOSING);
@@ -359,7 +351,7 @@ enum fate {
 /* (!) Of another PID namespace: its number means nothing here, so it may live. */
 static bool is_out_of_sight(const struct locks *locks, const struct journal_identity *id)
 {
-    return id->pidns_inode != locks->agent->pidns_inode;
+    return id->who.pidns_inode != locks->agent->pidns_inode;
 }
 
 static struct client *living_client(struct locks *locks,
@@ -367,8 +359,9 @@ static struct client *living_client(struct locks *locks,
 {
     struct client *client;
 
-    if (is_out_of_sight(locks, id) || client_ghost(locks->clients, id->pid, id->start_time, id->uid,
-                                                   id->cookie_hash, id->comm, &client) < 0)
+    if (is_out_of_sight(locks, id) ||
+        client_ghost(locks->clients, id->who.pid, id->who.start_time, id->who.uid,
+                     id->who.cookie_hash, id->who.comm, &client) < 0)
         return NULL;
     return client;
 }
@@ -380,7 +373,7 @@ static hf_time release_time(struct locks *locks, const struct record *rec, uint3
 
     /* (!) The job may live until then, whatever happened to the votes: the agent that lost the lease left
      * the keys to expire, too. */
-    if (rec->id.run && state->slot_state == HF_SLOT_LOST)
+    if (rec->id.who.run && state->slot_state == HF_SLOT_LOST)
         return promise_latest(locks, &rec->id, &rec->state, slot);
     /* HELD: no release has left, and none may before the time that release_record() put there. Another table: the agent
      * may have been killed between ENDING and the check word, which is out of reach now. */
@@ -419,15 +412,15 @@ static struct client *absent_holder(struct locks *locks,
 
     if (!holder)
         return NULL;
-    holder->user = user_get(locks->clients, id->uid);
+    holder->user = user_get(locks->clients, id->who.uid);
     if (!holder->user) {
         client_settle(holder);
         return NULL;
     }
-    holder->pid = id->pid;
-    holder->uid = id->uid;
-    holder->start_time = id->start_time;
-    holder->cookie_hash = id->cookie_hash;
+    holder->pid = id->who.pid;
+    holder->uid = id->who.uid;
+    holder->start_time = id->who.start_time;
+    holder->cookie_hash = id->who.cookie_hash;
     return holder;
 }
 
@@ -477,7 +470,7 @@ static int decide(struct locks *locks, const struct record *rec, uint32_t slot, 
     holder = living_client(locks, &rec->id);
     alive = holder;
     if (ahead && locks->agent->warm && !promise_ran_out(locks, slot, rec->state.generation, now) &&
-        !locks->config->ephemeral && (alive || unseen || rec->id.run) &&
+        !locks->config->ephemeral && (alive || unseen || rec->id.who.run) &&
         readopt_fits(locks->config, &rec->id, &timing, why, sizeof(why))) {
         if (!holder)
             holder = absent_holder(locks, &rec->id);
@@ -506,7 +499,7 @@ static int decide(struct locks *locks, const struct record *rec, uint32_t slot, 
     /* (!) A vote may have been void in the journal, and the agent killed before the guardians were shown
      * the earlier V: the job lives until the V that they know. Of other leases nobody relies on that V,
      * except where the table cannot be written. */
-    if (rec->id.run)
+    if (rec->id.who.run)
         over = promise_latest(locks, &rec->id, &rec->state, slot);
     else if (!locks->agent->warm || unseen)
         over = validity_latest(rec->state.d, locks->n);
@@ -572,7 +565,7 @@ int readopt(struct locks *locks) BEFORE_OR_AFTER_THREADS
         fates[fate]++;
         believed |= fate == FATE_TAKEN_UP || fate == FATE_UNSEEN ||
                     (hf_time_before(now, validity_latest(rec.state.d, locks->n)) &&
-                     (rec.id.run || !agent->warm));
+                     (rec.id.who.run || !agent->warm));
     }
     spare_give(spare);
     free(locks->old_texts);

@@ -116,6 +116,29 @@ static hf_time asked_at(const struct locks *locks, const struct hf_request_entry
     return comes_back ? asked : now;
 }
 
+static struct holder holder_of(const struct locks *locks, const struct client *c,
+                               const struct hf_request_entry *q)
+{
+    uint32_t most = locks->config->max_hold_ms; /* 0: no cap */
+    bool capped = most && (!q->max_hold_ms || q->max_hold_ms > most);
+    struct holder who = {.pid = c->pid,
+                         .uid = c->uid,
+                         .start_time = c->start_time,
+                         .pidns_inode = locks->agent->pidns_inode,
+                         .cookie_hash = c->cookie_hash,
+                         .request_id = q->id,
+                         .max_hold_ms = capped ? most : q->max_hold_ms,
+                         .heartbeat_ms = q->heartbeat_ms,
+                         .beat_word = q->beat_word,
+                         .note_len = q->note_len,
+                         .comm_len = (uint8_t)strlen(c->comm),
+                         .run = (q->flags & HF_REQ_RUN) != 0};
+
+    memcpy(who.note, q->note, q->note_len);
+    memcpy(who.comm, c->comm, sizeof(who.comm));
+    return who;
+}
+
 /* First come first served; requests from before this agent's start keep their order. */
 static void enqueue(struct resource *r, struct waiter *w)
 {
@@ -141,7 +164,7 @@ void request_acquire(struct locks *locks, struct session *s, const struct hf_req
     int rc;
 
     LIST_FOREACH (w, &s->waiters, of_session)
-        if (w->id == q->id) {
+        if (w->who.request_id == q->id) {
             /* Sent again after a reconnect: the same request. Its place in the ring
              * is freed. */
             answers_forgo(&s->answers);
@@ -175,18 +198,9 @@ void request_acquire(struct locks *locks, struct session *s, const struct hf_req
     }
     w->session = s;
     w->resource = r;
-    w->id = q->id;
     w->timing = timing;
-    w->run = q->flags & HF_REQ_RUN;
     w->guarded = q->flags & HF_REQ_GUARDED;
-    w->heartbeat_ms = q->heartbeat_ms;
-    w->beat_word = q->beat_word;
-    w->max_hold_ms = q->max_hold_ms;
-    if (locks->config->max_hold_ms &&
-        (!w->max_hold_ms || w->max_hold_ms > locks->config->max_hold_ms))
-        w->max_hold_ms = locks->config->max_hold_ms;
-    w->note_len = q->note_len;
-    memcpy(w->note, q->note, q->note_len);
+    w->who = holder_of(locks, s->client, q);
     w->holder.pttl_ms = -2;
     w->timer.fn = waiter_on_timer;
     w->tell.fn = waiter_on_tell;
@@ -203,7 +217,7 @@ void request_acquire(struct locks *locks, struct session *s, const struct hf_req
     LIST_INSERT_HEAD(&s->waiters, w, of_session);
     locks->waiter_count++;
     s->user->waiters++;
-    s->user->text_units += user_text_units(r->name_len, w->note_len);
+    s->user->text_units += user_text_units(r->name_len, w->who.note_len);
     hf_counter_set(&locks->agent->table, HF_COUNTER_WAITERS, locks->waiter_count);
     resource_rouse(r);
     if (!waiter_tries(w) && w->deadline.ns != HF_TIME_NEVER.ns)
@@ -281,7 +295,7 @@ void request_cancel(struct session *s, uint64_t id)
     struct waiter *w;
 
     LIST_FOREACH (w, &s->waiters, of_session)
-        if (w->id == id) {
+        if (w->who.request_id == id) {
             r = w->resource;
             if (handoff_is_to(r, w)) {
                 handoff_cancel(r->work->handoff);

@@ -513,15 +513,14 @@ static void round_reply(struct link *link, const struct link_reply *reply, void 
 }
 
 /* (!) Before the first SET, so that a restarted agent can undo the round. */
-static void journal_intent(struct round *round, const struct waiter *w)
+static void journal_intent(struct round *round)
 {
     struct resource *r = round->resource;
-    struct journal_identity id = {.since_ns = round->started.ns,
-                                  .since_wall_ms = round->described.since.ms,
-                                  .name_len = r->name_len};
+    struct journal_identity id = {.token = round->token,
+                                  .ttl_ms = (uint32_t)hf_dur_ms(round->timing.ttl),
+                                  .name_len = r->name_len,
+                                  .who = round->who};
 
-    waiter_fill_identity(w, &id);
-    id.token = round->token;
     memcpy(id.name, r->name, r->name_len);
     journal_put_identity(round->locks->agent->journal, r->slot, &id);
     journal_round(round, JOURNAL_INTENT);
@@ -565,21 +564,20 @@ int round_begin(struct resource *r, struct waiter *w)
     round->waiter = w;
     round->timing = w->timing;
     round->started = now;
-    round->pid = w->session->client->pid;
-    round->uid = w->session->client->uid;
-    memcpy(round->comm, w->session->client->comm, sizeof(round->comm));
-    memcpy(round->note, w->note, sizeof(round->note));
+    round->who = w->who;
+    round->who.since = now;
+    round->who.since_wall = clock_wall();
     round->holder.pttl_ms = -2;
     if (config_key(locks->config, r->name, r->name_len, round->key, &round->key_len) < 0) {
         free(round);
         return HF_ENAME;
     }
     round->described = (struct link_holder){.host = locks->agent->host,
-                                            .command = round->comm,
-                                            .note = round->note,
-                                            .pid = round->pid,
-                                            .uid = round->uid,
-                                            .since = clock_wall()};
+                                            .command = round->who.comm,
+                                            .note = round->who.note,
+                                            .pid = round->who.pid,
+                                            .uid = round->who.uid,
+                                            .since = round->who.since_wall};
     token_draw(&locks->tokens, &round->token);
     fence = fence_propose(r->last_fence, known, median, clock_wall());
     ballot_init(&round->ballot, locks->n, locks->q, fence, fence_limit(known, median, clock_wall()),
@@ -593,7 +591,7 @@ int round_begin(struct resource *r, struct waiter *w)
     round->track = wakeups_round(round);
     hf_counter_add(&locks->agent->table, HF_COUNTER_ROUNDS, 1);
 
-    journal_intent(round, w);
+    journal_intent(round);
     nodes = nodes_to_ask(round, now);
     for (int i = 0; i < locks->n; i++)
         if (nodes & 1u << i)

@@ -42,8 +42,7 @@ struct round {
     struct link_holder described;
     struct link_words words;
     struct token token;
-    char comm[HF_COMM_MAX + 1], note[HF_NOTE_MAX + 1];
-    uint32_t pid, uid;
+    struct holder who; /* as the waiter's; since: when the round began */
     size_t key_len;
     uint8_t key[CONFIG_KEY_MAX];
 };

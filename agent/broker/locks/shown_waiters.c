@@ -23,7 +23,7 @@ void shown_waiters_create(struct locks *locks)
 static void give_row(struct shown_waiters *shown, struct waiter *w)
 {
     const struct client *c = w->session->client;
-    struct hf_waiter_row row = {.flags = HF_WAITER_F_USED | (w->run ? HF_WAITER_F_RUN : 0),
+    struct hf_waiter_row row = {.flags = HF_WAITER_F_USED | (w->who.run ? HF_WAITER_F_RUN : 0),
                                 .pid = c->pid,
                                 .uid = c->uid,
                                 .since_ns = w->since.ns,

@@ -88,7 +88,7 @@ void waiter_free(struct waiter *w)
     forget_age(locks, w);
     locks->waiter_count--;
     w->session->user->waiters--;
-    w->session->user->text_units -= user_text_units(w->resource->name_len, w->note_len);
+    w->session->user->text_units -= user_text_units(w->resource->name_len, w->who.note_len);
     hf_counter_set(&locks->agent->table, HF_COUNTER_WAITERS, locks->waiter_count);
     resource_calm(w->resource);
     free(w);
@@ -96,56 +96,26 @@ void waiter_free(struct waiter *w)
 
 struct lease *waiter_new_lease(const struct waiter *w, const void *key, size_t key_len, bool extra)
 {
-    const struct client *c = w->session->client;
     const struct lease_words words = {.name = w->resource->name,
                                       .name_len = w->resource->name_len,
                                       .key = key,
                                       .key_len = key_len,
-                                      .note = w->note,
-                                      .note_len = w->note_len,
-                                      .comm = c->comm,
-                                      .heartbeat_ms = w->heartbeat_ms,
-                                      .beat_word = w->beat_word,
+                                      .holder = &w->who,
                                       .extra = extra};
     struct lease *lease = lease_new(resource_locks(w->resource)->n, &words);
 
     if (!lease)
         return NULL;
     lease->ttl_ms = (uint32_t)hf_dur_ms(w->timing.ttl);
-    lease->pid = c->pid;
-    lease->uid = c->uid;
-    lease->request_id = w->id;
-    lease->run = w->run;
     lease->guarded = w->guarded;
-    if (w->heartbeat_ms)
+    if (w->who.heartbeat_ms)
         lease_extra(lease)->beats = beats_hold(w->session->beats);
     return lease;
 }
 
-void waiter_fill_identity(const struct waiter *w, struct journal_identity *id)
-{
-    const struct client *c = w->session->client;
-
-    id->ttl_ms = (uint32_t)hf_dur_ms(w->timing.ttl);
-    id->max_hold_ms = w->max_hold_ms;
-    id->pid = c->pid;
-    id->uid = c->uid;
-    id->start_time = c->start_time;
-    id->pidns_inode = resource_locks(w->resource)->agent->pidns_inode;
-    id->cookie_hash = c->cookie_hash;
-    id->request_id = w->id;
-    id->heartbeat_ms = w->heartbeat_ms;
-    id->beat_word = w->beat_word;
-    id->run = w->run;
-    id->note_len = w->note_len;
-    id->comm_len = (uint8_t)strlen(c->comm);
-    memcpy(id->note, w->note, sizeof(id->note));
-    memcpy(id->comm, c->comm, sizeof(id->comm));
-}
-
 hf_time waiter_hold_end(const struct waiter *w, hf_time now)
 {
-    return w->max_hold_ms ? hf_time_add(now, hf_ms(w->max_hold_ms)) : HF_TIME_NEVER;
+    return w->who.max_hold_ms ? hf_time_add(now, hf_ms(w->who.max_hold_ms)) : HF_TIME_NEVER;
 }
 
 void waiter_describe_local(const struct resource *r, struct hf_wire_holder *ret)
@@ -188,8 +158,10 @@ void waiters_hear_left(struct resource *r, int64_t pttl_ms, hf_time now)
 void waiter_fail(struct waiter *w, int status, const char *text)
 {
     hf_time now = clock_now();
-    struct hf_completion_entry answer = {
-        .id = w->id, .op = HF_OP_ACQUIRE, .status = status, .holder = holder_now(w, now)};
+    struct hf_completion_entry answer = {.id = w->who.request_id,
+                                         .op = HF_OP_ACQUIRE,
+                                         .status = status,
+                                         .holder = holder_now(w, now)};
     struct session *s = w->session;
     struct resource *r = w->resource;
 
@@ -229,8 +201,10 @@ static void waiter_progress(struct waiter *w, uint32_t place, int reason,
     struct locks *locks = resource_locks(w->resource);
     const struct lease *lease = resource_lease(w->resource);
     hf_time now = loop_now(locks->loop);
-    struct hf_completion_entry entry = {
-        .id = w->id, .op = HF_OP_PROGRESS, .status = reason, .holder = holder_now(w, now)};
+    struct hf_completion_entry entry = {.id = w->who.request_id,
+                                        .op = HF_OP_PROGRESS,
+                                        .status = reason,
+                                        .holder = holder_now(w, now)};
     uint64_t what = reason == HF_EDRAINED ? (uint64_t)locks->agent->drained.since_wall_ms
                     : reason != HF_EBUSY  ? nodes_situation(locks->nodes, now)
                     : lease               ? lease->fence

@@ -13,7 +13,6 @@
 #include "agent/core/timing.h"
 #include "shm/wire.h"
 
-struct journal_identity;
 struct session;
 
 /* One request that waits. */
@@ -26,23 +25,20 @@ struct waiter {
     LIST_ENTRY(waiter) of_session;
     struct session *session;
     struct resource *resource;
-    uint64_t id;
     hf_time since;    /* when the request came */
     hf_time asked;    /* when it first came to any agent: its place in a queue that was readopted */
     hf_time deadline; /* HF_TIME_PAST: try once; HF_TIME_NEVER */
     struct loop_timer timer;
     struct timing timing;
-    uint32_t max_hold_ms, heartbeat_ms, beat_word;
-    bool run, guarded, contended;
+    struct holder who; /* of what it will hold */
+    bool guarded, contended;
     /* (!) Its hand-off is undone, and the journal may name it as the owner until the lease has ended: no answer
      * before. */
     bool withheld;
     int told;           /* last progress reason */
     uint64_t told_what; /* the fence in the way, or nodes_situation() */
     hf_time told_at;
-    struct loop_timer tell; /* for changes that came too soon to be told */
-    char note[HF_NOTE_MAX + 1];
-    uint8_t note_len;
+    struct loop_timer tell;       /* for changes that came too soon to be told */
     struct hf_wire_holder holder; /* last seen in the way */
     hf_time holder_at;            /* when its pttl_ms was told */
     int last_failure;             /* HF_EBUSY, HF_ENOQUORUM or HF_EDRAINED: what it ends with */
@@ -60,8 +56,6 @@ void waiter_ages(struct waiter *w) IN_BROKER_THREAD;
  * token, fence and instants. NULL: out of memory. `key`: its name's, for the nodes; `extra`: as in
  * lease_words. */
 struct lease *waiter_new_lease(const struct waiter *w, const void *key, size_t key_len, bool extra);
-/* The same for the journal. Not set: token, name and instants. */
-void waiter_fill_identity(const struct waiter *w, struct journal_identity *identity);
 /* When max_hold of a lease granted at `now` ends; HF_TIME_NEVER. */
 hf_time waiter_hold_end(const struct waiter *w, hf_time now);
 /* The holder of `r`, whose lease is this host's. */
