@@ -19,7 +19,7 @@ S, MS = 1_000_000_000, 1_000_000
 EFORKED = -403
 LOSING, LOST = 3, 4
 D_MS = 800 * SLOW
-JOB_D_MS = 3000 * SLOW  # a job has to start within it
+JOB_D_MS = 4000 * SLOW  # a job has to start within it
 NOISE_S = 3 * SLOW
 
 

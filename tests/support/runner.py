@@ -316,6 +316,8 @@ def run_once(program, options, temp_root):
         env["PATH"] = f"{program.server}:{env['PATH']}"
     if options.sanitize:
         env["HOLDFAST_SANITIZE"] = options.sanitize
+    if options.strict:
+        env["HOLDFAST_ONE_RUN"] = "1"
     limit = INTEGRATION_TIMEOUT_S if program.kind == "integration" else UNIT_TIMEOUT_S
     limit *= SANITIZER_SLOWDOWN if options.sanitize else 1
     started = time.monotonic()
