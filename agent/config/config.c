@@ -1,6 +1,5 @@
 #include "agent/config/config.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,52 +24,6 @@
 #define REQUESTS_PER_UID 10000
 /* The longest name in an agent's directory is the socket of a private node. */
 #define LONGEST_FILE "/dev-XXXXXX/n1.sock"
-
-/* --- faults ----------------------------------------------------------------------------------- */
-
-static int add_fault(struct config_load *l, bool of_file, int line, const char *format,
-                     va_list args)
-{
-    char text[sizeof(l->report->faults[0].text)];
-
-    vsnprintf(text, sizeof(text), format, args);
-    config_report_add(l->report, of_file, line, text);
-    return HF_EINVAL;
-}
-
-int config_wrong(struct config_load *l, const char *format, ...)
-{
-    va_list args;
-    int rc;
-
-    va_start(args, format);
-    rc = add_fault(l, false, 0, format, args);
-    va_end(args);
-    return rc;
-}
-
-int config_wrong_line(struct config_load *l, int line, const char *format, ...)
-{
-    va_list args;
-    int rc;
-
-    va_start(args, format);
-    rc = add_fault(l, true, line, format, args);
-    va_end(args);
-    return rc;
-}
-
-int config_wrong_row(struct config_load *l, enum config_id row, const char *format, ...)
-{
-    bool of_file = l->report->file[0] && l->origin[row] != ORIGIN_COMMAND_LINE;
-    va_list args;
-    int rc;
-
-    va_start(args, format);
-    rc = add_fault(l, of_file, l->report->line[row], format, args);
-    va_end(args);
-    return rc;
-}
 
 /* --- file and command line -------------------------------------------------------------------- */
 

@@ -1,8 +1,12 @@
 #include "agent/config/config_report.h"
 
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "agent/config/config_load.h"
+#include "shm/status.h"
 
 /* What is about the file as a whole may follow from what is wrong in its lines. */
 static int place_of(const struct config_fault *fault)
@@ -39,4 +43,48 @@ const char *config_fault_text(const struct config_report *r, const struct config
     else
         snprintf(buffer, size, "%s: %s", r->file, fault->text);
     return buffer;
+}
+
+static int add_fault(struct config_load *l, bool of_file, int line, const char *format,
+                     va_list args)
+{
+    char text[sizeof(l->report->faults[0].text)];
+
+    vsnprintf(text, sizeof(text), format, args);
+    config_report_add(l->report, of_file, line, text);
+    return HF_EINVAL;
+}
+
+int config_wrong(struct config_load *l, const char *format, ...)
+{
+    va_list args;
+    int rc;
+
+    va_start(args, format);
+    rc = add_fault(l, false, 0, format, args);
+    va_end(args);
+    return rc;
+}
+
+int config_wrong_line(struct config_load *l, int line, const char *format, ...)
+{
+    va_list args;
+    int rc;
+
+    va_start(args, format);
+    rc = add_fault(l, true, line, format, args);
+    va_end(args);
+    return rc;
+}
+
+int config_wrong_row(struct config_load *l, enum config_id row, const char *format, ...)
+{
+    bool of_file = l->report->file[0] && l->origin[row] != ORIGIN_COMMAND_LINE;
+    va_list args;
+    int rc;
+
+    va_start(args, format);
+    rc = add_fault(l, of_file, l->report->line[row], format, args);
+    va_end(args);
+    return rc;
 }
