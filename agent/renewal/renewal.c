@@ -27,193 +27,8 @@
 #define AWAY_LEAST      hf_ms(250)  /* shorter standstills are no reason for a loss */
 #define AWAY_TOLD       hf_ms(1000) /* worth an event and a line */
 #define MESSAGES_A_TURN 4096        /* so that the clock is read in between */
-#define SAME_STEP       hf_ms(6000) /* within this, both threads' links have seen a step */
-#define PROBE_MOST      hf_ms(5000)
-
-/* Jitter only: nobody gains from guessing it. */
-uint32_t renewal_random(struct renewal *r)
-{
-    return draw_next(&r->random);
-}
-
-/* --- trust in the nodes ---------------- ------------------------------------------------------- */
-
-static void tell_trust(struct renewal_node *node, unsigned events)
-{
-    struct message *message;
-
-    events &= TRUST_RESTARTED | TRUST_FORGOT | TRUST_STEPPED;
-    if (!events)
-        return;
-    message = message_new(MSG_TRUST);
-    message->node_number = node->number;
-    message->events = events;
-    if (events & TRUST_STEPPED) {
-        memcpy(message->nonce, node->trust.step_nonce, sizeof(message->nonce));
-        trust_on_traced(&node->trust); /* the broker deals with it */
-    }
-    mailbox_post(&node->renewal->agent->to_broker, message);
-}
-
-/* "No sentinel" was answered before the broker's link made the one that this thread was told of. */
-static bool is_outdated(const struct renewal_node *node, const struct link_reply *reply)
-{
-    return reply->nonce[0] == '\0' && hf_time_before(reply->sent, node->told);
-}
-
-/* The broker's trace of a step, which both threads see. */
-static bool is_own_trace(const struct renewal_node *node, const char *nonce) IN_RENEWAL_THREAD
-{
-    return strcmp(nonce, renewal_nonce(node)) != 0 && nonce[0] &&
-           atomic_load(&node->renewal->agent->trace[node->number]) == agent_trace_word(nonce);
-}
-
-unsigned renewal_learn(struct renewal_node *node, const struct link_reply *reply)
-{
-    struct node_trust before = node->trust;
-    bool knew = renewal_nonce(node)[0] != '\0';
-    unsigned events = trust_on_time(&node->trust, reply->node_time, reply->sent, reply->received);
-    unsigned forgot = TRUST_NOTHING;
-    uint32_t mark = node->trust.mark;
-
-    if (!is_outdated(node, reply)) {
-        if (is_own_trace(node, reply->nonce))
-            trust_on_own_trace(&node->trust, reply->nonce);
-        else
-            forgot = trust_on_nonce(&node->trust, reply->nonce, reply->received);
-        age_on_nonce(&node->age, &before, &node->trust, clock_now());
-    }
-    if (knew && node->trust.mark != mark)
-        node->forgot = clock_now();
-    if (events & TRUST_STEPPED) {
-        node->step_seen = reply->received;
-        age_on_step(&node->age, clock_now());
-    }
-    if (knew)
-        events |= forgot; /* the broker deals with a sentinel that was absent */
-    else if (renewal_nonce(node)[0])
-        renewal_hurry_heals(node);
-    tell_trust(node, events);
-    return events;
-}
-
-/* At the end of a handshake, and at every probe. */
-static void learn_facts(struct renewal_node *node, const struct node_facts *facts,
-                        const struct link_reply *reply) IN_RENEWAL_THREAD
-{
-    const struct config *config = node->renewal->config;
-    struct node_trust before;
-    unsigned events;
-
-    node->age.word &= trust_has_word(&node->trust, node->renewal->started, clock_now());
-    before = node->trust;
-    events = trust_on_facts(&node->trust, facts, agent_allowed(config), clock_now());
-    age_on_facts(&node->age, &before, facts, clock_now());
-    servers_on_run_id(&node->renewal->servers, node->number, facts->run_id,
-                      node->renewal->age_least, clock_now());
-    if (reply->outcome == LINK_ANSWERED) {
-        if (renewal_learn(node, reply) & TRUST_STEPPED)
-            renewal_stepped(node, reply->sent);
-        if (!is_outdated(node, reply)) {
-            (void)trust_on_sentinel(&node->trust, &reply->sentinel, false, clock_now());
-            age_on_sentinel(&node->age, &node->trust, clock_now());
-        }
-    }
-    tell_trust(node, events);
-}
-
-static void on_up(struct link *link, const struct node_facts *facts,
-                  const struct link_reply *sentinel, void *arg)
-{
-    struct renewal *r = arg;
-    struct renewal_node *node = &r->node[link_node(link)];
-
-    is_renewal_thread();
-    renewal_seat_up(node);
-    learn_facts(node, facts, sentinel);
-    node->ready = clock_now();
-    releaser_link_up(r->releaser, node->number);
-}
-
-static void on_probed(struct link *link, const struct node_facts *facts,
-                      const struct link_reply *sentinel, void *arg)
-{
-    struct renewal *r = arg;
-
-    is_renewal_thread();
-    learn_facts(&r->node[link_node(link)], facts, sentinel);
-}
-
-static void on_down(struct link *link, enum hf_node_error error, const char *text, void *arg)
-{
-    /* Every command in flight was ended; the broker's link to the same node reports it. */
-    struct renewal *r = arg;
-
-    is_renewal_thread();
-    (void)error;
-    (void)text;
-    r->node[link_node(link)].seated = false;
-    r->node[link_node(link)].astray = r->fleet != NULL;
-}
-
-static const struct link_events events = {
-    .up = on_up, .probed = on_probed, .down = on_down, .noticed = renewal_noticed};
-static const struct link_events events_untracked = {
-    .up = on_up, .probed = on_probed, .down = on_down};
-
-/* Events of the broker's link. Its nonce counts only while this thread has none: our own replies show the
- * rest. Both threads see a step; votes renewed since ours showed it are not voided again. */
-static void on_told(struct renewal_node *node, const struct message *message) IN_RENEWAL_THREAD
-{
-    hf_time now = clock_now();
-
-    if (message->events & TRUST_STEPPED &&
-        hf_time_reached(now, hf_time_add(node->step_seen, SAME_STEP))) {
-        trust_on_told(&node->trust, TRUST_STEPPED, now);
-        age_on_step(&node->age, now);
-        renewal_stepped(node, now);
-    }
-    /* The broker's link is up first: a lease may have votes of that server before this link is. */
-    if (!node->renewal->servers.node[node->number].run_id[0])
-        servers_on_run_id(&node->renewal->servers, node->number, message->run_id,
-                          node->renewal->age_least, now);
-    if (message->nonce[0] && !renewal_nonce(node)[0]) {
-        struct node_trust before = node->trust;
-
-        (void)trust_on_nonce(&node->trust, message->nonce, now);
-        age_on_nonce(&node->age, &before, &node->trust, now);
-        node->told = now;
-        renewal_hurry_heals(node);
-    }
-}
 
 /* --- configuration ---------------------------------------------------------------------------- */
-
-static struct link_options options_of(struct renewal *r, int i)
-{
-    const struct config *config = r->config;
-
-    return (struct link_options){
-        .loop = r->loop,
-        .resolver = r->resolver,
-        .address = seat_address(&r->node[i].seat),
-        .node = i,
-        .connect_timeout = hf_dur_max(config->timing.attempt, hf_ms(200)),
-        .silence = timing_silence(config->timing.ttl),
-        /* The nodes' probes are not in step: what they find voids votes
-         * until these are renewed. */
-        .probe = hf_dur_scale(hf_dur_min(config->timing.renew_after, PROBE_MOST), 100 + 7 * i, 100),
-        .events = config->track_held ? &events : &events_untracked,
-        .arg = r,
-    };
-}
-
-void renewal_configure_link(struct renewal_node *node)
-{
-    const struct link_options options = options_of(node->renewal, node->number);
-
-    link_configure(node->link, &options);
-}
 
 /* (!) Between two turns: nothing points into the configuration before after this. Leases keep the times of
  * their own TTL. */
@@ -281,7 +96,7 @@ static void on_message(struct renewal *r, const struct message *message) IN_RENE
     case MSG_TRUST:
         hf_assert(message->node_number >= 0 && message->node_number < r->n, "node %d of %d",
                   message->node_number, r->n);
-        on_told(&r->node[message->node_number], message);
+        renewal_told(&r->node[message->node_number], message);
         break;
     case MSG_STOP:
         on_stop(r);
@@ -460,34 +275,6 @@ static int slots_reserve(struct renewal *r, uint32_t capacity)
     return HF_OK;
 }
 
-static int node_create(struct renewal *r, int i)
-{
-    struct renewal_node *node = &r->node[i];
-    const struct config *config = r->config;
-    struct link_options options;
-    struct node_trust before;
-    int rc = cohorts_reserve(&node->renewals, r->agent->table.capacity);
-
-    if (rc != HF_OK)
-        return rc;
-    node->renewal = r;
-    node->number = i;
-    node->ready = r->started;
-    node->step_seen = node->void_before = node->forgot = node->told = HF_TIME_PAST;
-    trust_init(&node->trust, timing_quarantine(hf_ms(config->ttl_longest_ms)),
-               config->assume_fresh || config->ephemeral);
-    age_init(&node->age, node->trust.word_age, false);
-    if (stores_known_node(r->agent, i, &before)) {
-        trust_restore(&node->trust, &before, r->agent->fleet_shown, r->started);
-        age_init(&node->age, node->trust.word_age, trust_may_vote(&node->trust, r->started));
-    }
-    node->first_mark = node->trust.mark;
-    servers_meet(&r->servers, i, node->trust.facts.run_id);
-    seat_configure(&node->seat, &config->nodes[i]);
-    options = options_of(r, i);
-    return link_create(&options, &node->link);
-}
-
 int renewal_create(struct agent *agent, struct renewal **ret_renewal) BEFORE_OR_AFTER_THREADS
 {
     struct renewal *r = calloc(1, sizeof(*r));
@@ -523,7 +310,9 @@ int renewal_create(struct agent *agent, struct renewal **ret_renewal) BEFORE_OR_
         rc = slots_reserve(r, agent->table.capacity);
     renewal_fleet_begin(r);
     for (int i = 0; i < r->n && rc == HF_OK; i++) {
-        rc = node_create(r, i);
+        rc = cohorts_reserve(&r->node[i].renewals, agent->table.capacity);
+        if (rc == HF_OK)
+            rc = renewal_node_begin(r, i);
         links[i] = r->node[i].link;
     }
     if (rc == HF_OK)

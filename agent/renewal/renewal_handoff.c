@@ -29,7 +29,7 @@ static void take_over(struct renewal *r, struct lease *from, struct lease *to,
     memcpy(lease_node(to, 0), lease_node(from, 0), (size_t)r->n * sizeof(struct lease_node));
     to->releasing = false;
     to->blamed = -1;
-    to->undescribed = (uint16_t)((1u << r->n) - 1);
+    to->undescribed = (uint16_t)renewal_all_nodes(r);
     atomic_init(&to->valid_ns, to->fsm.valid.ns);
     atomic_init(&to->state, (uint8_t)to->fsm.state);
     r->slots[to->slot].lease = to; /* the slot's doubts belong to the token */

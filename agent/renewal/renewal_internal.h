@@ -1,8 +1,8 @@
-/* What the renewal thread's parts share: renewal.c (thread, messages, nodes), renewal_lease.c
- * (carrying out what the state machine decides), renewal_end.c (what becomes of the keys), renewal_batch.c (queues of what is due, and
- * scripts), renewal_reply.c (judging answers), renewal_notices.c (notices), renewal_records.c (fence
- * records), renewal_fleet.c (the fleet's record).
- * Everything here belongs to that thread. */
+/* What the renewal thread's parts share, from below: renewal_due.c (when each lease is due on each node; notices),
+ * renewal_lease.c (carrying out what the state machine decides; what becomes of the keys), renewal_handoff.c,
+ * renewal_records.c (fence records), renewal_nodes.c (trust, links, the fleet's record), renewal_wire.c (scripts, and
+ * judging answers), renewal.c (thread, messages). Each calls only those before it. Everything here belongs to that
+ * thread. */
 #ifndef HOLDFAST_AGENT_RENEWAL_RENEWAL_INTERNAL_H
 #define HOLDFAST_AGENT_RENEWAL_RENEWAL_INTERNAL_H
 
@@ -15,6 +15,7 @@
 #include "agent/core/age.h"
 #include "agent/core/chains.h"
 #include "agent/core/cohorts.h"
+#include "agent/core/draw.h"
 #include "agent/core/heap.h"
 #include "agent/core/node_trust.h"
 #include "agent/core/pace.h"
@@ -122,106 +123,40 @@ struct renewal {
     pthread_t thread;
 };
 
-/* --- renewal.c -------------------------------------------------------------------------------- */
-
-/* Its options or its seat are other ones now. */
-void renewal_configure_link(struct renewal_node *node) IN_RENEWAL_THREAD;
-uint32_t renewal_random(struct renewal *r) IN_RENEWAL_THREAD;
+/* Jitter only: nobody gains from guessing it. */
+static inline uint32_t renewal_random(struct renewal *r)
+{
+    return draw_next(&r->random);
+}
 static inline void renewal_count(struct renewal *r, enum hf_counter counter, int64_t n)
 {
     hf_counter_add(&r->agent->table, counter, n);
 }
-/* Judges a reply's TIME and nonce, and tells the broker what they show. Returns enum trust_event
- * bits: the caller counts the reply's hits first, and then calls renewal_stepped() on
- * TRUST_STEPPED. */
-unsigned renewal_learn(struct renewal_node *node, const struct link_reply *reply) IN_RENEWAL_THREAD;
-
-/* --- renewal_lease.c -------------------------------------------------------------------------- */
-
 static inline bool lease_is_over(const struct lease *lease)
 {
     return lease->fsm.state == HF_SLOT_LOST || lease->fsm.state == HF_SLOT_ENDED;
 }
+static inline uint32_t renewal_all_nodes(const struct renewal *r)
+{
+    return (UINT32_C(1) << r->n) - 1;
+}
+
+/* --- renewal_due.c ------------------------------------------------------------------------------- */
+
 /* NULL: no such lease, or not any more. A lease that is found may be over, its release under way. */
 struct lease *renewal_find(struct renewal *r, uint32_t slot, uint32_t generation) IN_RENEWAL_THREAD;
 /* The lease that has that lease's token now: itself, or the one it was handed over to since. A node's
  * answer is true of the token whoever holds it, so answers are judged by this. */
 struct lease *renewal_find_token(struct renewal *r, uint32_t slot,
                                  uint32_t generation) IN_RENEWAL_THREAD;
-/* Adopts a lease that the broker granted. */
-void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD;
-/* Waits for the first beat anew, and sets the lease's timer. */
-void renewal_begin_beats(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD;
-/* Carries out LEASE_ACT_* bits; `before`: the lease as it was before the change. */
-void renewal_act(struct renewal *r, struct lease *lease, unsigned actions,
-                 const struct lease_before *before) IN_RENEWAL_THREAD;
-/* Runs every lease timer that is due; returns when the next one is. */
-void renewal_tick(struct renewal *r, hf_time now) IN_RENEWAL_THREAD;
-hf_time renewal_next_event(const struct renewal *r) IN_RENEWAL_THREAD;
-/* Prefetches the leases in these slots: of a million leases most are not in any
- * cache. */
-void renewal_fetch(const struct renewal *r, const uint32_t *slots, size_t count) IN_RENEWAL_THREAD;
-/* Which command showed that our key stands on a node. */
-enum hit { HIT_RENEWED, HIT_HEALED, HIT_GRANT };
-/* Our key was renewed or written by a command sent after `a`; `now`: read when the answer is processed.
- * False: the node is too young for that to count, or has the vote under another name. */
-bool renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit,
-                 hf_time now) IN_RENEWAL_THREAD;
 /* A hit counts only if its command was sent after this, unless it is the grant's. */
 hf_time renewal_counts_from(const struct renewal_node *node,
                             const struct lease *lease) IN_RENEWAL_THREAD;
-/* A reply to a command sent after `sent` showed that the node's clock stepped. */
-void renewal_stepped(struct renewal_node *node, hf_time sent) IN_RENEWAL_THREAD;
-void renewal_vote(struct renewal *r, struct lease *lease, int node, hf_time a) IN_RENEWAL_THREAD;
-/* The holder released it or is known to be dead, or (a run) its tree is reaped. */
-void renewal_release(struct renewal *r, struct lease *lease,
-                     enum hf_loss_reason reason) IN_RENEWAL_THREAD;
-/* `killing`: a guardian says that it kills its job. `by`: who asked the holder to stop. */
-void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason reason, bool killing,
-                  struct asker by) IN_RENEWAL_THREAD;
-void renewal_abandon(struct renewal *r, struct lease *lease) IN_RENEWAL_THREAD;
-/* Its holder beats in this page from here on; takes over the reference. */
-void renewal_bind_beats(struct renewal *r, struct lease *lease,
-                        struct beats *beats) IN_RENEWAL_THREAD;
-void renewal_tell_broker(struct renewal *r, struct lease *lease,
-                         enum message_kind kind) IN_RENEWAL_THREAD;
-/* When it is looked at next. For a lease that is over the time is exact. */
-void renewal_set_timer(struct renewal *r, struct lease *lease, hf_time at) IN_RENEWAL_THREAD;
-
-/* --- renewal_end.c ---------------------------------------------------------------------------- */
-
-/* When every key that is known to stand has expired by itself, if nobody renews it. */
-hf_time renewal_lapse_of(const struct lease *lease, hf_time now);
-/* Whether a node's answer to a release says what was there: it has not forgotten (agent/redis/release_order.h). */
-bool renewal_release_counts(int node, const struct link_reply *reply, void *owner);
-/* Releases a lease that is over. */
-void renewal_release_keys(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD;
-/* Of a lease that is over, and was not released, the keys have expired where they were known to stand. */
-void renewal_lapsed(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD;
-/* Releases the token on one node, where it was written too late. */
-void renewal_undo(struct renewal_node *node, const void *key, size_t key_len,
-                  const struct token *token, hf_dur attempt, hf_dur ttl) IN_RENEWAL_THREAD;
-
-/* --- renewal_handoff.c ------------------------------------------------------------------------ */
-
-/* Hands a lease over to the next holder, or releases it. */
-void renewal_hand_over(struct renewal *r, struct handoff *handoff) IN_RENEWAL_THREAD;
-
-/* --- renewal_records.c ------------------------------------------------------------------------ */
-
-/* Writes the present holder into a node's fence record, after the node's renewal: one command for each node and
- * hand-off (none for a hold that ends before its first renewal), and about daily. Nothing waits for it. */
-void renewal_describe(struct renewal_node *node, struct lease *lease,
-                      hf_time now) IN_RENEWAL_THREAD;
-/* An answer to that, or to a heal, had a fence: another's may be higher. On q nodes that means a later
- * grant, and the lease is lost. Returns whether it is over. */
-bool renewal_outbid(struct renewal_node *node, struct lease *lease,
-                    const struct link_reply *reply) IN_RENEWAL_THREAD;
-/* Writes the records again that are due. */
-void renewal_refresh(struct renewal *r, hf_time now) IN_RENEWAL_THREAD;
-
-/* --- renewal_batch.c -------------------------------------------------------------------------- */
-
+/* The nonce last seen on the node; "" absent or unknown. */
+const char *renewal_nonce(const struct renewal_node *node) IN_RENEWAL_THREAD;
+/* Prefetches the leases in these slots: of a million leases most are not in any
+ * cache. */
+void renewal_fetch(const struct renewal *r, const uint32_t *slots, size_t count) IN_RENEWAL_THREAD;
 /* Plans when the lease is next renewed (or healed, as the state machine decides) on the node. Not
  * while a command for it is unanswered there: the answer sets the time. */
 void renewal_schedule(struct renewal_node *node, struct lease *lease, hf_time at) IN_RENEWAL_THREAD;
@@ -244,22 +179,9 @@ void renewal_reloaded(struct renewal_node *node, struct lease *lease,
                       hf_time now) IN_RENEWAL_THREAD;
 /* Takes the lease out of every queue. */
 void renewal_unschedule(struct renewal *r, struct lease *lease) IN_RENEWAL_THREAD;
-/* Sends what is due. */
-void renewal_pump(struct renewal *r) IN_RENEWAL_THREAD;
-/* When renewal_pump() has work again; HF_TIME_NEVER: only after an answer or an
- * event. */
-hf_time renewal_next_due(const struct renewal *r) IN_RENEWAL_THREAD;
 /* The nonce of the node is known again: heals there need not wait any longer. */
 void renewal_hurry_heals(struct renewal_node *node) IN_RENEWAL_THREAD;
-/* The nonce last seen on the node; "" absent or unknown. */
-const char *renewal_nonce(const struct renewal_node *node) IN_RENEWAL_THREAD;
-/* The arguments about a lease for a node's scripts, without a deadline. Points into both. */
-struct link_lock renewal_lock(const struct renewal_node *node,
-                              const struct lease *lease) IN_RENEWAL_THREAD;
-
-/* --- renewal_notices.c ------------------------------------------------------------------------ */
-
-/* A lease enters its slot; it leaves. */
+/* A lease enters its slot, and is found by its key from here on; it leaves. */
 void renewal_watch(struct renewal *r, struct lease *lease) IN_RENEWAL_THREAD;
 void renewal_unwatch(struct renewal *r, const struct lease *lease) IN_RENEWAL_THREAD;
 /* Whether renewed keys are to be tracked on the node. */
@@ -277,8 +199,76 @@ void renewal_hurry(struct renewal_node *node, struct lease *lease, hf_time now) 
 void renewal_noticed(struct link *link, const void *key, size_t key_len,
                      void *arg) IN_RENEWAL_THREAD;
 
-/* --- renewal_fleet.c -------------------------------------------------------------------------- */
+/* --- renewal_lease.c ----------------------------------------------------------------------------- */
 
+/* Adopts a lease that the broker granted. */
+void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD;
+/* Waits for the first beat anew, and sets the lease's timer. */
+void renewal_begin_beats(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD;
+/* Carries out LEASE_ACT_* bits; `before`: the lease as it was before the change. */
+void renewal_act(struct renewal *r, struct lease *lease, unsigned actions,
+                 const struct lease_before *before) IN_RENEWAL_THREAD;
+/* Runs every lease timer that is due; returns when the next one is. */
+void renewal_tick(struct renewal *r, hf_time now) IN_RENEWAL_THREAD;
+hf_time renewal_next_event(const struct renewal *r) IN_RENEWAL_THREAD;
+/* Which command showed that our key stands on a node. */
+enum hit { HIT_RENEWED, HIT_HEALED, HIT_GRANT };
+/* Our key was renewed or written by a command sent after `a`; `now`: read when the answer is processed.
+ * False: the node is too young for that to count, or has the vote under another name. */
+bool renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit,
+                 hf_time now) IN_RENEWAL_THREAD;
+/* A reply to a command sent after `sent` showed that the node's clock stepped. */
+void renewal_stepped(struct renewal_node *node, hf_time sent) IN_RENEWAL_THREAD;
+void renewal_vote(struct renewal *r, struct lease *lease, int node, hf_time a) IN_RENEWAL_THREAD;
+/* The holder released it or is known to be dead, or (a run) its tree is reaped. */
+void renewal_release(struct renewal *r, struct lease *lease,
+                     enum hf_loss_reason reason) IN_RENEWAL_THREAD;
+/* `killing`: a guardian says that it kills its job. `by`: who asked the holder to stop. */
+void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason reason, bool killing,
+                  struct asker by) IN_RENEWAL_THREAD;
+void renewal_abandon(struct renewal *r, struct lease *lease) IN_RENEWAL_THREAD;
+/* Its holder beats in this page from here on; takes over the reference. */
+void renewal_bind_beats(struct renewal *r, struct lease *lease,
+                        struct beats *beats) IN_RENEWAL_THREAD;
+/* Whether a node's answer to a release says what was there: it has not forgotten (agent/redis/release_order.h). */
+bool renewal_release_counts(int node, const struct link_reply *reply, void *owner);
+/* Releases the token on one node, where it was written too late. */
+void renewal_undo(struct renewal_node *node, const void *key, size_t key_len,
+                  const struct token *token, hf_dur attempt, hf_dur ttl) IN_RENEWAL_THREAD;
+
+/* --- renewal_handoff.c --------------------------------------------------------------------------- */
+
+/* Hands a lease over to the next holder, or releases it. */
+void renewal_hand_over(struct renewal *r, struct handoff *handoff) IN_RENEWAL_THREAD;
+
+/* --- renewal_records.c --------------------------------------------------------------------------- */
+
+/* The arguments about a lease for a node's scripts, without a deadline. Points into both. */
+struct link_lock renewal_lock(const struct renewal_node *node,
+                              const struct lease *lease) IN_RENEWAL_THREAD;
+/* Writes the present holder into a node's fence record, after the node's renewal: one command for each node and
+ * hand-off (none for a hold that ends before its first renewal), and about daily. Nothing waits for it. */
+void renewal_describe(struct renewal_node *node, struct lease *lease,
+                      hf_time now) IN_RENEWAL_THREAD;
+/* An answer to that, or to a heal, had a fence: another's may be higher. On q nodes that means a later
+ * grant, and the lease is lost. Returns whether it is over. */
+bool renewal_outbid(struct renewal_node *node, struct lease *lease,
+                    const struct link_reply *reply) IN_RENEWAL_THREAD;
+/* Writes the records again that are due. */
+void renewal_refresh(struct renewal *r, hf_time now) IN_RENEWAL_THREAD;
+
+/* --- renewal_nodes.c ----------------------------------------------------------------------------- */
+
+/* What an earlier agent knew of the node, and its link. HF_ENOMEM. */
+int renewal_node_begin(struct renewal *r, int node);
+/* Its options or its seat are other ones now. */
+void renewal_configure_link(struct renewal_node *node) IN_RENEWAL_THREAD;
+/* Judges a reply's TIME and nonce, and tells the broker what they show. Returns enum trust_event
+ * bits: the caller counts the reply's hits first, and then calls renewal_stepped() on
+ * TRUST_STEPPED. */
+unsigned renewal_learn(struct renewal_node *node, const struct link_reply *reply) IN_RENEWAL_THREAD;
+/* Events of the broker's link. */
+void renewal_told(struct renewal_node *node, const struct message *message) IN_RENEWAL_THREAD;
 /* Before the links are made: what an earlier agent went by. */
 void renewal_fleet_begin(struct renewal *r);
 void renewal_fleet_end(struct renewal *r);
@@ -296,8 +286,13 @@ void renewal_tell_another(struct renewal_node *node,
 bool renewal_counts(const struct renewal_node *node,
                     const struct link_reply *reply) IN_RENEWAL_THREAD;
 
-/* --- renewal_reply.c -------------------------------------------------------------------------- */
+/* --- renewal_wire.c ------------------------------------------------------------------------------ */
 
+/* Sends what is due. */
+void renewal_pump(struct renewal *r) IN_RENEWAL_THREAD;
+/* When renewal_pump() has work again; HF_TIME_NEVER: only after an answer or an
+ * event. */
+hf_time renewal_next_due(const struct renewal *r) IN_RENEWAL_THREAD;
 /* One heal in flight, with what is needed to undo it if its lease is over by the answer. */
 struct heal {
     struct renewal_node *node;
@@ -308,7 +303,7 @@ struct heal {
     size_t key_len;
     uint8_t key[];
 };
-
+/* What becomes of an answer. */
 void renewal_on_renewed(struct link *link, const struct link_reply *reply,
                         void *arg) IN_RENEWAL_THREAD;
 void renewal_on_healed(struct link *link, const struct link_reply *reply,

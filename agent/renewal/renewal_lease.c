@@ -1,16 +1,17 @@
-/* Carrying out what a lease's state machine decides: journal, slot, messages, the end. */
+/* Carrying out what a lease's state machine decides: journal, slot, messages, the end, and what becomes of its keys then. */
 #include "agent/renewal/renewal_internal.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/failure.h"
 #include "agent/base/log.h"
 #include "agent/base/thread_role.h"
 #include "agent/core/fence.h"
 #include "agent/record/beats.h"
 #include "agent/record/lease_record.h"
 #include "agent/record/losses.h"
-#include "agent/base/failure.h"
 #include "shm/assert.h"
 #include "shm/loss.h"
 #include "shm/measures.h"
@@ -18,11 +19,6 @@
 #include "shm/status.h"
 
 #define LOSSES_TOLD 100 /* lines a second; the counters count all */
-
-static uint32_t all_nodes(const struct renewal *r)
-{
-    return (UINT32_C(1) << r->n) - 1;
-}
 
 /* A lease that this thread has. */
 static void check(const struct renewal *r, const struct lease *lease)
@@ -41,21 +37,6 @@ static void check(const struct renewal *r, const struct lease *lease)
 static struct hf_slot *slot_of(struct renewal *r, const struct lease *lease)
 {
     return &r->agent->table.slots[lease->slot];
-}
-
-struct lease *renewal_find(struct renewal *r, uint32_t slot, uint32_t generation)
-{
-    struct lease *lease = slot < r->agent->table.capacity ? r->slots[slot].lease : NULL;
-
-    return lease && lease->generation == generation ? lease : NULL;
-}
-
-struct lease *renewal_find_token(struct renewal *r, uint32_t slot, uint32_t generation)
-{
-    struct lease *lease = slot < r->agent->table.capacity ? r->slots[slot].lease : NULL;
-
-    /* Generation and hand-offs rise together; a later generation is another token's. */
-    return lease && lease->generation - generation <= fence_handoffs(lease->fence) ? lease : NULL;
 }
 
 /* --- what others see -------------------------------------------------------------------------- */
@@ -78,7 +59,7 @@ static void mark_slot(struct renewal *r, struct lease *lease)
     hf_slot_mark(slot_of(r, lease), lease->fsm.state, flags_of(r, lease), lease->fsm.reason);
 }
 
-void renewal_tell_broker(struct renewal *r, struct lease *lease, enum message_kind kind)
+static void renewal_tell_broker(struct renewal *r, struct lease *lease, enum message_kind kind)
 {
     struct message *message = message_new(kind);
 
@@ -115,7 +96,7 @@ static bool looked_at(struct renewal *r, const struct lease *lease, hf_time at)
            cohorts_add(&r->looks, lease->slot, hf_time_floor(at, grid));
 }
 
-void renewal_set_timer(struct renewal *r, struct lease *lease, hf_time at)
+static void renewal_set_timer(struct renewal *r, struct lease *lease, hf_time at)
 {
     bool never = at.ns >= HF_TIME_NEVER.ns;
 
@@ -125,6 +106,109 @@ void renewal_set_timer(struct renewal *r, struct lease *lease, hf_time at)
         cohorts_remove(&r->looks, lease->slot);
     else
         cohorts_put_alone(&r->looks, lease->slot, at);
+}
+
+/* --- the keys of a lease that is over ---------------------------------------------------------- */
+
+/* Nothing is left to do: the lease goes back to the broker. */
+static void hand_back(struct renewal *r, struct lease *lease) IN_RENEWAL_THREAD
+{
+    hf_assert(lease_is_over(lease), "slot %u, state %d", (unsigned)lease->slot,
+              (int)lease->fsm.state);
+    hf_assert(r->slots[lease->slot].lease == lease, "slot %u, generation %u", (unsigned)lease->slot,
+              (unsigned)lease->generation);
+    renewal_set_timer(r, lease, HF_TIME_NEVER);
+    renewal_unschedule(r, lease);
+    renewal_unwatch(r, lease);
+    r->slots[lease->slot] = (struct renewal_slot){0};
+    lease->releasing = false;
+    renewal_tell_broker(r, lease, MSG_ENDED);
+}
+
+static void on_released(const struct release_outcome *outcome, void *arg, void *owner)
+{
+    struct lease *lease = arg;
+    struct renewal *r = owner;
+
+    is_renewal_thread();
+    if (r->closing)
+        return;
+    lease_found(lease, outcome->gone);
+    hand_back(r, lease);
+}
+
+/* The allowance in d is 1 % of T and 2 ms, and the node's clock may be slow by as much. (!) Not before V, whatever became
+ * of the votes: a job lives until then, and the mark of a forced release may stand in the place of a key. */
+static hf_time renewal_lapse_of(const struct lease *lease, hf_time now)
+{
+    hf_time last = hf_time_max(now, lease->fsm.valid);
+
+    for (int i = 0; i < lease->fsm.n; i++)
+        last = hf_time_max(last, lease_fsm_d(&lease->fsm, i));
+    return hf_time_add(hf_time_add(last, hf_dur_scale(lease_timing(lease).ttl, 2, 100)), hf_ms(5));
+}
+
+/* (!) A node that may have forgotten within a quarantine proves nothing by what it does not have: it gives no votes. */
+bool renewal_release_counts(int node, const struct link_reply *reply, void *owner)
+{
+    struct renewal *r = owner;
+    const struct renewal_node *n = &r->node[node];
+    hf_dur quarantine = timing_quarantine(hf_ms(r->agent->config->ttl_longest_ms));
+
+    return !n->trust.refused && *reply->nonce && strcmp(reply->nonce, n->trust.nonce) == 0 &&
+           hf_time_reached(reply->sent, age_due(&n->age, quarantine, false));
+}
+
+static struct release_order order_of(struct renewal *r, const struct lease *lease, uint32_t nodes,
+                                     hf_time now)
+{
+    const struct renewal_slot *slot = &r->slots[lease->slot];
+    struct release_order order = release_order_of(lease, nodes);
+    bool doubted = hf_time_before(now, slot->doubt_until);
+
+    release_order_doubt(&order, doubted ? (uint32_t)(slot->doubt | slot->broken) : 0,
+                        slot->doubt_until);
+    return order;
+}
+
+static void renewal_release_keys(struct renewal *r, struct lease *lease, hf_time now)
+{
+    struct release_order order = order_of(r, lease, renewal_all_nodes(r), now);
+
+    hf_assert(lease_is_over(lease) && !lease->releasing, "slot %u, state %d, releasing %d",
+              (unsigned)lease->slot, (int)lease->fsm.state, lease->releasing);
+    hf_assert(atomic_load(&r->agent->table.slots[lease->slot].check) == 0, "slot %u, generation %u",
+              (unsigned)lease->slot, (unsigned)lease->generation);
+    if (lease->fsm.state == HF_SLOT_ENDED)
+        release_order_judge(&order, lease->fsm.valid);
+    release_order_tell(&order, on_released, lease);
+    renewal_set_timer(r, lease, HF_TIME_NEVER);
+    lease->releasing = true;
+    if (releaser_start(r->releaser, &order) != HF_OK) {
+        lease->releasing = false;
+        renewal_set_timer(r, lease, renewal_lapse_of(lease, now));
+    }
+}
+
+/* (!) A command without an answer may have left a key, or may still do so. */
+static void renewal_lapsed(struct renewal *r, struct lease *lease, hf_time now)
+{
+    const struct renewal_slot *slot = &r->slots[lease->slot];
+    struct release_order order = order_of(r, lease, (uint32_t)(slot->doubt | slot->broken), now);
+
+    hf_assert(!lease->releasing, "slot %u, state %d", (unsigned)lease->slot, (int)lease->fsm.state);
+    if (order.nodes)
+        (void)releaser_start(r->releaser, &order);
+    hand_back(r, lease);
+}
+
+void renewal_undo(struct renewal_node *node, const void *key, size_t key_len,
+                  const struct token *token, hf_dur attempt, hf_dur ttl)
+{
+    struct release_order order =
+        release_order(key, key_len, token, attempt, ttl, UINT32_C(1) << node->number);
+
+    (void)releaser_start(node->renewal->releaser, &order);
 }
 
 /* --- the end ----------------------------------------------------------------------------------- */
@@ -395,12 +479,12 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
     if (readopted) {
         /* (!) The earlier agent's last command, a heal or a vote that came too late to count, may
          * still run. */
-        r->slots[lease->slot].broken = (uint16_t)all_nodes(r);
+        r->slots[lease->slot].broken = (uint16_t)renewal_all_nodes(r);
         r->slots[lease->slot].doubt_until = hf_time_add(r->started, lease_timing(lease).attempt);
     }
     lease->releasing = false;
     lease->blamed = -1;
-    lease->undescribed = (uint16_t)(fence_handoffs(lease->fence) ? all_nodes(r) : 0);
+    lease->undescribed = (uint16_t)(fence_handoffs(lease->fence) ? renewal_all_nodes(r) : 0);
     await_beats(lease, now);
     if (r->slots_used <= lease->slot)
         r->slots_used = lease->slot + 1;
@@ -426,11 +510,6 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
     for (int i = 0; i < r->n && !readopted; i++)
         if (r->node[i].void_before.ns != HF_TIME_PAST.ns)
             step(&r->node[i], lease, r->node[i].void_before);
-}
-
-hf_time renewal_counts_from(const struct renewal_node *node, const struct lease *lease)
-{
-    return age_due(&node->age, node->renewal->age_least, !lease_node(lease, node->number)->written);
 }
 
 bool renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit,

@@ -17,6 +17,25 @@ struct description {
     uint32_t slot, generation;
 };
 
+struct link_lock renewal_lock(const struct renewal_node *node, const struct lease *lease)
+{
+    return (struct link_lock){
+        .key = lease_key(lease),
+        .key_len = lease->key_len,
+        .token = &lease->token,
+        .ttl_ms = lease->ttl_ms,
+        .nonce = renewal_nonce(node),
+        .digest = node->renewal->fleet ? node->renewal->fleet_digest : "",
+        .fence = fence_node_part(lease->fence),
+        .holder = {.host = node->renewal->agent->host,
+                   .command = lease_comm(lease),
+                   .note = lease_note(lease),
+                   .pid = lease->pid,
+                   .uid = lease->uid,
+                   .since = lease->since_wall},
+    };
+}
+
 bool renewal_outbid(struct renewal_node *node, struct lease *lease, const struct link_reply *reply)
 {
     struct renewal *r = node->renewal;
@@ -73,5 +92,5 @@ void renewal_refresh(struct renewal *r, hf_time now)
 
     while (refresh_take(&r->refresh, now, &slot))
         if (slot < r->slots_used && r->slots[slot].lease)
-            r->slots[slot].lease->undescribed = (uint16_t)((1u << r->n) - 1);
+            r->slots[slot].lease->undescribed = (uint16_t)renewal_all_nodes(r);
 }
