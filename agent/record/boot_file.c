@@ -2,14 +2,20 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "shm/assert.h"
 #include "shm/status.h"
+
+/* A killed agent's lock ends with its last mapping, perhaps after its process was reaped. */
+#define OWN_MOST  1000 /* ms */
+#define OWN_EVERY 5
 
 _Static_assert(sizeof(struct boot_file_header) <= BOOT_FILE_HEADER, "one page");
 
@@ -29,6 +35,37 @@ int boot_file_say(const char *doing, const char *path, char *why, size_t why_siz
     snprintf(why, why_size, "cannot %s %s: %s", doing, path, strerror(error));
     errno = error;
     return HF_ESYS;
+}
+
+static int say_owned(const char *path, int fd, char *why, size_t why_size)
+{
+    struct boot_file_header h;
+
+    if (pread(fd, &h, sizeof(h), 0) == (ssize_t)sizeof(h) && h.pid)
+        snprintf(why, why_size,
+                 "a living agent writes %s: pid %u; stop it, or give this one another --name", path,
+                 (unsigned)h.pid);
+    else
+        snprintf(why, why_size,
+                 "a living agent writes %s; stop it, or give this one another --name", path);
+    return HF_EBUSY;
+}
+
+int boot_file_own(const char *path, int fd, char *why, size_t why_size)
+{
+    for (int waited_ms = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; waited_ms += OWN_EVERY) {
+        if (errno != EWOULDBLOCK)
+            return boot_file_say("lock", path, why, why_size);
+        if (waited_ms >= OWN_MOST)
+            return say_owned(path, fd, why, why_size);
+        (void)poll(NULL, 0, OWN_EVERY);
+    }
+    return HF_OK;
+}
+
+void boot_file_sign(void *map)
+{
+    ((struct boot_file_header *)map)->pid = (uint32_t)getpid();
 }
 
 struct beside {
@@ -124,11 +161,14 @@ int boot_file_begin(const char *path, const char *what, const struct boot_file_h
     fd = open(temporary, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return boot_file_say("make", temporary, why, why_size);
+    if (boot_file_own(temporary, fd, why, why_size) < 0)
+        goto error_file;
     error = boot_file_take(fd, 0, want->size);
     if (error) {
         (void)say_no_room(path, what, want->size, error, why, why_size);
         goto error_file;
     }
+    header.pid = (uint32_t)getpid();
     if (hf_file_id(fd, &header.file) < 0 ||
         pwrite(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header)) {
         (void)boot_file_say("write", temporary, why, why_size);

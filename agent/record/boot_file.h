@@ -1,7 +1,8 @@
 /* A private file in the agent's directory, mapped shared, that outlives the agent and is good for one boot, one time
  * namespace and one list of nodes. Everything is written through the mapping; the kernel keeps it when the agent is killed. A file
  * is made under another name and renamed, so there is never one without a whole header.
- * The caller holds DIR/lock.
+ * The caller holds DIR/lock. (!) That names a path, which anybody with the agent's rights can remove or move, so an agent
+ * owns each file that it keeps mapped by a lock on the file itself.
  */
 #ifndef HOLDFAST_AGENT_RECORD_BOOT_FILE_H
 #define HOLDFAST_AGENT_RECORD_BOOT_FILE_H
@@ -23,6 +24,7 @@ struct boot_file_header {
     uint32_t nodes;
     char list_hash[44];
     struct hf_file_id file; /* which one this is; boot_file_begin() fills it in */
+    uint32_t pid;           /* of the agent that owns it, for people; 0: an earlier version's */
 };
 
 /* Two builds whose facts about the layout differ refuse each other's files. */
@@ -33,8 +35,14 @@ uint64_t boot_file_fingerprint(const uint32_t *facts, size_t count);
 int boot_file_reserve(const char *path, const char *what, size_t size, char *why, size_t why_size);
 void boot_file_unreserve(const char *path);
 
+/* Before the file is judged. The lock is held for as long as the file is open or mapped. HF_EBUSY with `why`: a living
+ * agent owns it, under whatever path; HF_ESYS. */
+int boot_file_own(const char *path, int fd, char *why, size_t why_size);
+/* Names this process as the owner of a mapped file. */
+void boot_file_sign(void *map);
+
 /* Making a file takes two steps, and is filled in between: a kill at any point leaves the earlier file, or this
- * one whole. Makes an empty file beside `path`, which no other program knows; `ret_fd` is the caller's. `what` names
+ * one whole. Makes an empty file beside `path`, owned, which no other program knows; `ret_fd` is the caller's. `what` names
  * it in an error's text. HF_ESYS with errno and `why`: nothing is left of it. */
 int boot_file_begin(const char *path, const char *what, const struct boot_file_header *want,
                     int *ret_fd, char *why, size_t why_size);

@@ -315,6 +315,7 @@ static enum judgement take_existing(struct journal *j, int fd, const struct boot
     j->slots_live = live.end;
     boot_file_lock(j->map, 0, journal_size_for(slots_of(j), j->nodes));
     find_holders(j);
+    boot_file_sign(j->map);
     page_header(j)->in_use = 1;
     return KEEP;
 }
@@ -367,14 +368,17 @@ int journal_find(const char *dir, uint32_t capacity, int nodes, const char *list
         snprintf(why, why_size, "out of memory");
         return HF_ENOMEM;
     }
-    boot_file_abandon(j->path);
-    boot_file_unreserve(j->path);
-
     fd = open(j->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 && errno != ENOENT) {
         rc = boot_file_say("open", j->path, why, why_size);
         goto error;
     }
+    if (fd >= 0 && (rc = boot_file_own(j->path, fd, why, why_size)) < 0) {
+        close(fd);
+        goto error;
+    }
+    boot_file_abandon(j->path);
+    boot_file_unreserve(j->path);
     if (fd >= 0) {
         judgement = take_existing(j, fd, &j->want, &found, why, why_size);
         if (judgement == KEEP)

@@ -66,14 +66,17 @@ struct journal_lease {
 /* Makes DIR/journal, if it is of the list before, one of the next list: each lease keeps all but what nodes said that are
  * not in the next list any more, and d is HF_TIME_PAST of those that were not in the list before. A kill at any point
  * leaves the one or the other. Whatever else is there, or nothing, is left to journal_find(), which comes next. HF_ESYS
- * (no room for a copy): nothing is changed. The caller holds DIR/lock. */
+ * (no room for a copy), or HF_EBUSY for a file that a living agent owns: nothing is changed. The caller holds DIR/lock. */
 int journal_carry(const char *dir, const struct boot_clock *clock, const struct list_change *change,
                   char *why, size_t why_size);
 
-/* Finds DIR/journal for that many slots (the largest capacity) and nodes, or decides to make one. A file of this boot,
+/* (!) The lock on DIR/lock is of a path. An agent also owns the journal itself (boot_file_own()), for another agent would
+ * end its leases at a V that it has renewed since, and release keys that its holders believe in.
+ *
+ * Finds DIR/journal for that many slots (the largest capacity) and nodes, or decides to make one. A file of this boot,
  * layout and list is kept (then `ret_found` is the number of records that are not FREE). A file of another boot is
  * emptied. One that cannot be read (other layout, damaged header), or that has another list and valid leases, is
- * refused in words. The caller holds DIR/lock, and calls journal_make() next. (!) Between the two the agent makes sure
+ * refused in words, and so is one that a living agent owns (HF_EBUSY). The caller holds DIR/lock, and calls journal_make() next. (!) Between the two the agent makes sure
  * that no table is left when this journal is not kept: a new journal's generations begin again, and the agent may be
  * killed right after it is made. */
 int journal_find(const char *dir, uint32_t capacity, int nodes, const char *list_hash,

@@ -105,7 +105,9 @@ int journal_carry(const char *dir, const struct boot_clock *clock, const struct 
     fd = open(from.path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return errno == ENOENT ? HF_OK : boot_file_say("open", from.path, why, why_size);
-    rc = carry_file(&from, fd, clock, change, why, why_size);
+    rc = boot_file_own(from.path, fd, why, why_size);
+    if (rc == HF_OK)
+        rc = carry_file(&from, fd, clock, change, why, why_size);
     close(fd);
     return rc;
 }

@@ -79,6 +79,7 @@ static int map_file(struct node_records *r, int fd, char *why, size_t why_size)
 
     if (rc < 0)
         return rc;
+    boot_file_sign(r->map);
     boot_file_lock(r->map, 0, FILE_SIZE);
     r->node = (struct node_record *)(void *)((char *)r->map + BOOT_FILE_HEADER);
     return HF_OK;
@@ -140,14 +141,17 @@ int node_records_open(const char *dir, int nodes, const char *list_hash,
         return HF_ENOMEM;
     }
     snprintf(r->path, sizeof(r->path), "%s/nodes", dir);
-    boot_file_unreserve(r->path);
     fd = open(r->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd >= 0) {
-        rc = take_existing(r, fd, &want, why, why_size);
+        rc = boot_file_own(r->path, fd, why, why_size);
+        if (rc == HF_OK)
+            rc = take_existing(r, fd, &want, why, why_size);
         close(fd);
     } else if (errno != ENOENT) {
         rc = boot_file_say("open", r->path, why, why_size);
     }
+    if (rc == HF_OK)
+        boot_file_unreserve(r->path);
     if (rc == HF_OK && !r->map &&
         (rc = boot_file_make(r->path, "what is known of the nodes", &want, &fd, why, why_size)) ==
             HF_OK) {
@@ -191,8 +195,9 @@ int node_records_carry(const char *dir, const struct boot_clock *clock,
     fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return errno == ENOENT ? HF_OK : boot_file_say("open", path, why, why_size);
-    if (boot_file_judge(fd, &want, &have) == BOOT_FILE_GOOD && have.size == FILE_SIZE &&
-        list_change_is_due(change, &have))
+    rc = boot_file_own(path, fd, why, why_size);
+    if (rc == HF_OK && boot_file_judge(fd, &want, &have) == BOOT_FILE_GOOD &&
+        have.size == FILE_SIZE && list_change_is_due(change, &have))
         rc = carry_records(path, fd, &want, change, why, why_size);
     close(fd);
     return rc;

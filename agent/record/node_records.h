@@ -18,13 +18,13 @@ struct node_records;
 struct list_change;
 
 /* Makes DIR/nodes, if it is of the list before, one of the next list: what is known of a server stays with it, and
- * nothing is known of the others. Whatever else is there, or nothing, is left to node_records_open(). HF_ESYS: nothing
- * is changed. */
+ * nothing is known of the others. Whatever else is there, or nothing, is left to node_records_open(). HF_ESYS, or
+ * HF_EBUSY for a file that a living agent owns: nothing is changed. */
 int node_records_carry(const char *dir, const struct boot_clock *clock,
                        const struct list_change *change, char *why, size_t why_size);
 /* Opens or makes DIR/nodes. A file of another boot, list or layout, or one with a damaged header, begins anew (every node is
- * judged as on first contact); a file that is not ours is refused in words. HF_OK, HF_ENOMEM,
- * HF_ESYS, HF_ETABLE. */
+ * judged as on first contact); a file that is not ours, or that a living agent owns (HF_EBUSY), is refused in words. HF_OK,
+ * HF_ENOMEM, HF_ESYS, HF_ETABLE. */
 int node_records_open(const char *dir, int nodes, const char *list_hash,
                       const struct boot_clock *clock, struct node_records **ret_records, char *why,
                       size_t why_size);

@@ -483,6 +483,70 @@ def second_agent(run):
     holder.release()
 
 
+def table_of(agent):
+    table, = [path for path in pathlib.Path("/dev/shm").iterdir() if path.name.endswith(f".{agent.name}")]
+    return table
+
+
+def refused_second(run, agent, label="a"):
+    second = run.agent(label, wait=False)
+    run.agents.remove(second)
+    assert second.wait() == 75 and f"pid {agent.pid}" in second.err, second.err
+    return second.err
+
+
+@scenario("whatever was removed, a second agent takes no file over that a living one writes; where all are gone the nodes keep them apart")
+def removed_files(run):
+    run.redis(3)
+    agent = run.agent(ttl="6s")
+    agent.kill()
+    run.agents.remove(agent)
+    agent = run.agent(ttl="6s")  # it owns files that it has not made
+    directory, table = run.runtime_dir / agent.name, table_of(agent)
+    holder = run.holder()
+    holder.acquire("kept")
+    for name in ("lock", "journal"):
+        (directory / name).unlink(missing_ok=True)
+        table.unlink(missing_ok=True)
+        error = refused_second(run, agent)
+        assert f"a living agent writes {directory}/{'journal' if name == 'lock' else 'nodes'}" in error, error
+        assert sorted(path.name for path in directory.iterdir() if path.name in ("journal", "journal.new")) == (
+            ["journal"] if name == "lock" else []), list(directory.iterdir())
+        assert holder.held()
+    (directory / "nodes").unlink()
+    run.agent(ttl="6s")
+    other = run.holder(label="other")
+    until = time.monotonic() + 7
+    while time.monotonic() < until:  # longer than the first one's V
+        assert "held" in refused(lambda: other.cmd("try", "kept")).text and holder.held()
+        time.sleep(0.2)
+    holder.release()
+    other.acquire("kept")
+    other.release()
+
+
+@scenario("a living agent's journal, or what it knows of the nodes, moved into another agent's directory: that one refuses to start")
+def moved_files(run):
+    run.redis(3)
+    agent = run.agent()
+    other = run.agent("b")
+    other.stop()
+    run.agents.remove(other)
+    holder = run.holder(agent)
+    holder.acquire("kept")
+    for name in ("journal", "nodes"):
+        ours, theirs = run.runtime_dir / agent.name / name, run.runtime_dir / other.name / name
+        ours.rename(theirs)
+        assert f"a living agent writes {theirs}" in refused_second(run, agent, "b")
+        theirs.rename(ours)
+        assert holder.held()
+    agent.kill()
+    run.agents.remove(agent)
+    agent = run.agent(fresh=False)
+    assert holder.held()
+    holder.release()
+
+
 @scenario("a second agent of the same name in another directory is refused with the first one's pid and directory, and harms nobody")
 def second_directory(run):
     run.redis(3)

@@ -214,6 +214,33 @@ TEST(more_slots_come_behind_the_others)
     assert_int_equal(journal_take_slots(journal, MOST + 1), HF_EFULL);
 }
 
+/* (!) Wherever it lies by then. Not by the lock of the directory: anybody with the agent's rights can remove that. */
+TEST(one_that_a_living_agent_writes_is_left_to_it)
+{
+    char elsewhere[sizeof(path) + 8], pid[32];
+    struct journal *owner;
+
+    snprintf(elsewhere, sizeof(elsewhere), "%s.room", path); /* what a start would remove */
+    snprintf(pid, sizeof(pid), "pid %ld;", (long)getpid());
+    fill();
+    for (int again = 0; again < 2; again++) { /* made by its owner, and then kept by it */
+        int fd = open(elsewhere, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+        assert_true(fd >= 0);
+        close(fd);
+        owner = journal;
+        journal = NULL;
+        assert_int_equal(open_as(CAPACITY, NODES, LIST, this_boot), HF_EBUSY);
+        assert_null(journal);
+        if (!strstr(why, path) || !strstr(why, pid))
+            fail_msg("no path, or not %s in: %s", pid, why);
+        assert_int_equal(unlink(elsewhere), 0);
+        journal = owner;
+        reopen();
+        assert_filled(CAPACITY);
+    }
+}
+
 /* What an agent left that was killed in the midst of it: never believed, and gone with the next start. */
 TEST(one_that_was_not_finished_is_forgotten)
 {
@@ -574,6 +601,7 @@ int main(void)
         ROW(a_copy_is_emptied_and_a_look_says_so),
         ROW(a_renamed_one_is_kept),
         ROW(more_slots_come_behind_the_others),
+        ROW(one_that_a_living_agent_writes_is_left_to_it),
         ROW(one_that_was_not_finished_is_forgotten),
         ROW(without_room_it_stays_as_it_is),
         ROW(one_of_another_time_namespace_is_refused_while_leases_are_valid_there),

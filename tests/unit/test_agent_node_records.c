@@ -188,6 +188,24 @@ TEST(a_file_that_is_not_ours_alone_is_refused)
     assert_int_equal(open_as(NODES, LIST, this_boot), HF_OK);
 }
 
+/* (!) Wherever it lies by then. */
+TEST(one_that_a_living_agent_writes_is_left_to_it)
+{
+    struct node_records *owner;
+
+    put(0, 7);
+    for (int again = 0; again < 2; again++) { /* made by its owner, and then kept by it */
+        owner = records;
+        records = NULL;
+        assert_int_equal(open_as(NODES, LIST, this_boot), HF_EBUSY);
+        assert_null(records);
+        assert_non_null(strstr(why, path));
+        records = owner;
+        reopen();
+        assert_has(0, 7);
+    }
+}
+
 static _Noreturn void write_until_killed(_Atomic uint32_t *progress)
 {
     for (uint32_t number = atomic_load(progress) + 1;; number++) {
@@ -235,6 +253,7 @@ int main(void)
         ROW(a_copy_begins_anew),
         ROW(a_damaged_file_begins_anew),
         ROW(a_file_that_is_not_ours_alone_is_refused),
+        ROW(one_that_a_living_agent_writes_is_left_to_it),
         ROW(a_kill_at_any_moment_leaves_the_last_put_or_the_one_before),
     };
 
