@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -13,7 +14,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/core/validity.h"
-#include "agent/record/boot_file.h"
+#include "agent/record/journal_layout.h"
 #include "shm/index.h"
 #include "shm/process.h"
 #include "shm/status.h"
@@ -104,6 +105,7 @@ static struct journal *records_of(const struct judge *j, const char *dir)
         fprintf(stderr, "%s\n", why);
         exit(2);
     }
+    (void)flock(journal->fd, LOCK_UN); /* the agents that recover own it, one after the other */
     return journal;
 }
 
