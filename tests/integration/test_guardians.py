@@ -11,7 +11,7 @@ import termios
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from jobs import TOUGH, TTL_S, Job, S, Watcher, assert_at, assert_killed_in_time, children, python, ready, without_groups  # noqa: E402
+from jobs import TOUGH, TTL_S, Job, S, Watcher, assert_at, assert_killed_in_time, children, pages_of_files, python, ready, without_groups  # noqa: E402
 from rig import BUILD, OTHER_UID, SLOW, alive, boottime_ns, main, scenario, stat_letter, wait_until  # noqa: E402
 
 # A job that tells each signal which it gets, and whose child does, too; USR2 ends either.
@@ -48,6 +48,17 @@ def lines_of(file):
             return None
         return file.readline().decode().strip()
     return read_line
+
+
+@scenario("no guardian has a page that a file system that hangs could keep from it", sanitizers=False)
+def own_pages(run):
+    ready(run)
+    assert pages_of_files(os.getpid()), "as any program has"
+    job = Job(run, "job", "sh", "-c", "echo up; exec sleep 60").up()
+    for pid in (job.pid, job.inner()):
+        assert not pages_of_files(pid), (pid, pages_of_files(pid))
+    job.process.signal(signal.SIGTERM)
+    assert job.wait() == 128 + signal.SIGTERM, job.process.err
 
 
 # --- signals -------------------------------------------------------------------------------------------

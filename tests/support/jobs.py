@@ -82,6 +82,13 @@ class Job:
         return self.process.wait(*args)
 
 
+def pages_of_files(pid):
+    """What a process has mapped of files for itself: pages that a file system may keep it waiting for."""
+    lines = pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines()
+    return [words[5] for words in map(str.split, lines)
+            if len(words) > 5 and words[1][0] == "r" and words[1][3] == "p" and words[5][0] == "/" and not words[5].startswith("/memfd:")]
+
+
 def children(parent, command=None):
     """Those of that name, if one is given."""
     found = []

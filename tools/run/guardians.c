@@ -13,6 +13,7 @@
 #include "tools/common/exit_code.h"
 #include "tools/run/guardian_inner.h"
 #include "tools/run/guardian_outer.h"
+#include "tools/run/own_pages.h"
 #include "tools/run/say.h"
 
 static int pidfd_open_(pid_t pid)
@@ -45,6 +46,8 @@ static int prepare(struct guardian *g)
         return -1;
     g->timer_fd = timeline_timer();
     if (g->timer_fd < 0 || tree_init(&g->tree, 0) < 0)
+        return -1;
+    if (own_pages() < 0)
         return -1;
     say_prepare();
     return tree_leave_alone(&g->tree); /* what is there before the job is no part of it */

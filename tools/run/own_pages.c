@@ -1,0 +1,105 @@
+#include "tools/run/own_pages.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define MOST 512 /* mappings; program, libc and loader have 14 */
+
+struct own_pages_range {
+    void *start;
+    size_t length;
+    int protection;
+};
+
+/* "START-END rwxp OFFSET DEVICE INODE PATH": whether pages of it come from a file. What is shared is an agent's table, or memory. */
+static bool own_pages_of_file(const char *line, struct own_pages_range *ret_range)
+{
+    unsigned long start, end, inode;
+    char mode[5];
+    int path = 0;
+
+    if (sscanf(line, "%lx-%lx %4s %*x %*x:%*x %lu %n", &start, &end, mode, &inode, &path) != 4 ||
+        !inode || mode[0] != 'r' || mode[3] != 'p' || strncmp(line + path, "/memfd:", 7) == 0)
+        return false;
+    *ret_range = (struct own_pages_range){
+        /* NOLINTNEXTLINE(performance-no-int-to-ptr): as the kernel writes it */
+        .start = (void *)(uintptr_t)start,
+        .length = end - start,
+        .protection =
+            PROT_READ | (mode[1] == 'w' ? PROT_WRITE : 0) | (mode[2] == 'x' ? PROT_EXEC : 0),
+    };
+    return true;
+}
+
+/* The number of them; -1 with errno. */
+static int own_pages_find(struct own_pages_range ranges[MOST])
+{
+    FILE *maps = fopen("/proc/self/maps", "re");
+    char line[4352]; /* a path is shorter than 4096 */
+    int count = 0;
+
+    if (!maps)
+        return -1;
+    while (fgets(line, sizeof(line), maps)) {
+        if (count == MOST) {
+            (void)fclose(maps);
+            errno = E2BIG;
+            return -1;
+        }
+        count += own_pages_of_file(line, &ranges[count]);
+    }
+    (void)fclose(maps);
+    return count;
+}
+
+/* (!) In between nothing may write there: no stdio, no allocation. The kernel exchanges the mapping at once, code that runs in it
+ * goes on in the copy. */
+static int own_pages_move(int fd, const struct own_pages_range *range, off_t at)
+{
+    for (size_t done = 0; done < range->length;) {
+        ssize_t n =
+            pwrite(fd, (const char *)range->start + done, range->length - done, at + (off_t)done);
+
+        if (n < 0)
+            return -1;
+        done += (size_t)n;
+    }
+    return mmap(range->start, range->length, range->protection, MAP_PRIVATE | MAP_FIXED, fd, at) ==
+                   MAP_FAILED
+               ? -1
+               : 0;
+}
+
+int own_pages(void)
+{
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    struct own_pages_range *ranges = calloc(MOST, sizeof(*ranges));
+    int count = ranges ? own_pages_find(ranges) : -1;
+    int fd = count < 0 ? -1 : memfd_create("holdfast-pages", MFD_CLOEXEC);
+    off_t at = 0;
+    int rc = fd < 0 ? -1 : 0;
+
+    for (int i = 0; i < count && rc == 0; i++) {
+        rc = own_pages_move(fd, &ranges[i], at);
+        at += (off_t)ranges[i].length;
+    }
+    {
+        int error = errno;
+
+        if (fd >= 0)
+            close(fd);
+        free(ranges);
+        errno = error;
+    }
+    return rc;
+#else
+    return 0;
+#endif
+}
