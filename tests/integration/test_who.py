@@ -74,7 +74,7 @@ def named(run):
             assert part in result.err.splitlines()[-1], (part, result.err)
     result = run.holdfast("show", "db/migrate", agent=b)
     assert result.rc == 3 and "this host" not in result.out, result
-    for part in ("far-away", str(here["pid"]), "deploy 771", here["fence"], f"(uid {here['uid']})", "3 of 3 have its key"):
+    for part in ("far-away", str(here["pid"]), "deploy 771", here["fence"], f"(uid {here['uid']})", "3 of 3 keep it for that holder"):
         assert part in result.out, (part, result.out)
     assert anywhere(run, b, "db/migrate")["user"] is None
     # On its own host it is one's own lease that is shown.

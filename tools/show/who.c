@@ -91,8 +91,8 @@ void who_print(const void *name, size_t name_len, const struct hf_who_info *who)
         printf("forced    on %" PRIu32 " of %" PRIu32
                " nodes: it ends when its agent notices, or with the time that is left\n",
                who->forced, who->nodes);
-    printf("nodes     %" PRIu32 " of %" PRIu32 " have its key, %" PRIu32 " have none, %" PRIu32
-           " answered, quorum %" PRIu32 "\n",
+    printf("nodes     %" PRIu32 " of %" PRIu32 " keep it for that holder, %" PRIu32
+           " for nobody, %" PRIu32 " answered, quorum %" PRIu32 "\n",
            who->holding, who->nodes, who->free, who->answered, who->quorum);
 }
 
