@@ -18,6 +18,9 @@ static int place_fill(struct hfc_place *place, const struct hf_base *base, const
             base->dir, name, sizeof(place->path) - 1);
     place->owner = base->owner;
     place->table_owner = place->owner;
+    place->others[0] = '\0';
+    if (!base->system && !base->alone)
+        (void)snprintf(place->others, sizeof(place->others), HF_SYSTEM_BASE "/%s/sock", name);
     if (hf_table_name(name, base->system, place->owner, place->table) < 0)
         return hfc_fail(
             HF_EINVAL,
@@ -44,7 +47,7 @@ static int place_from_path(struct hfc_place *place, const char *path)
     place->table_owner = place->owner;
     if (!system && lstat(path, &st) == 0) /* only to read; we may have an agent of that name too */
         place->table_owner = st.st_uid;
-    place->table[0] = '\0';
+    place->table[0] = place->others[0] = '\0';
     while (start > path && start[-1] != '/')
         start--;
     if (end > start && (size_t)(end - start) < sizeof(name)) {
@@ -68,7 +71,7 @@ int hfc_places(const char *agent, struct hfc_place ret_places[HFC_PLACES_MAX], i
             *ret_count = 1;
         return status;
     }
-    count = hf_bases(bases);
+    count = hf_bases_of(agent, bases);
     if (count < 0)
         return hfc_fail(count, "use a shorter runtime directory: its path is too long");
     for (int i = 0; i < count; i++) {

@@ -77,13 +77,6 @@ static int attach(hf_client *client, const struct hfc_place *place) REQUIRES(hfc
     return client->link != HFC_LINK_UP && interrupted ? HF_EINTR : client->link_status;
 }
 
-/* The agent was found at the first of these places. */
-static void note_next(hf_client *client, const struct hfc_place *places, int count)
-{
-    if (count > 1 && strcmp(client->place.path, places[0].path) == 0)
-        (void)snprintf(client->next_path, sizeof(client->next_path), "%s", places[1].path);
-}
-
 int hfc_client_open(const struct hfc_place *places, int count, uint32_t role, const uint8_t *cookie,
                     hf_client **ret_client)
 {
@@ -102,8 +95,6 @@ int hfc_client_open(const struct hfc_place *places, int count, uint32_t role, co
             break;
     }
     error = errno;
-    if (status == HF_OK)
-        note_next(client, places, count);
     if (status == HF_ENOAGENT && count > 1 && (error == ENOENT || error == ENOTDIR))
         hfc_fail(status, "start holdfastd, or name another agent: there is none at %s, nor at %s",
                  places[0].path, places[1].path);
@@ -184,8 +175,6 @@ int hfc_connect_judge(hf_client *client)
             return HF_EPENDING;
         }
         client->connect_status = client->link == HFC_LINK_UP ? HF_OK : client->link_status;
-        if (client->connect_status == HF_OK)
-            note_next(client, client->places, client->places_left);
     }
     return client->connect_status;
 }
@@ -329,8 +318,9 @@ int hf_agent_info(hf_client *client, struct hf_agent_info *ret_info)
     (void)snprintf(info.agent_name, sizeof(info.agent_name), "%.*s", HF_AGENT_NAME_MAX,
                    header->agent_name);
     memcpy(info.version, client->welcome.version, sizeof(info.version));
-    if ((header->flags & HF_TABLE_F_DEV) && *client->next_path && hfc_is_served(client->next_path))
-        (void)snprintf(info.shadowed, sizeof(info.shadowed), "%s", client->next_path);
+    if ((header->flags & HF_TABLE_F_DEV) && *client->place.others &&
+        hfc_is_served(client->place.others))
+        (void)snprintf(info.shadowed, sizeof(info.shadowed), "%s", client->place.others);
     hfc_unlock(client);
     *ret_info = info;
     return HF_OK;

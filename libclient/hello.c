@@ -86,6 +86,12 @@ static void say_elsewhere(const struct hfc_place *place, char *why, size_t why_s
     struct hf_table_living living;
     size_t length;
 
+    if (*place->others && hfc_is_served(place->others))
+        (void)snprintf(why, why_size,
+                       "no agent answers at %s, and it is not the host's agent; start it, use "
+                       "--agent %s, or remove the "
+                       "directory of %s if you have no agent any more",
+                       place->path, place->others, place->path);
     if (!place->table[0] || !hf_table_find_living(place->table, place->table_owner, &living))
         return;
     length = strlen(living.dir);

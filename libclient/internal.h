@@ -73,6 +73,8 @@ struct hfc_place {
     char table[HF_TABLE_NAME_MAX]; /* shm name, "" when the path does not say */
     uid_t owner;       /* the agent's user; only this user, root and our own are trusted */
     uid_t table_owner; /* the user who must own the table */
+    char others
+        [HFC_PATH_MAX]; /* of a user's agent that was named: where the host's agent of that name would be; "" */
 };
 
 /* The places to try for `agent` (as of hf_connect), in order. HF_EINVAL with the message set. */
@@ -210,9 +212,7 @@ struct hf_client {
     const uint64_t *life; /* 1; 0 in a forked child */
     struct hfc_chunk *chunks;
     struct hfc_place place;
-    char next_path
-        [HFC_PATH_MAX]; /* where the host's agent of that name would be; "": not found by a name */
-    uint32_t role;      /* enum hf_hello_role */
+    uint32_t role; /* enum hf_hello_role */
     uint8_t cookie[HF_COOKIE_LEN];
 
     enum hfc_link link GUARDED_BY(hfc_locked);

@@ -35,7 +35,7 @@ static int fill(struct hf_base *base, const char *dir, const char *sub)
 
     if (length < 0 || (size_t)length >= sizeof(base->dir))
         return HF_EINVAL;
-    base->system = false;
+    base->system = base->alone = false;
     base->owner = geteuid();
     return HF_OK;
 }
@@ -66,8 +66,12 @@ int hf_bases(struct hf_base ret_bases[HF_BASES_MAX])
     char room[HF_USER_DIR_SIZE];
     int count = 0;
 
-    if (only && *only)
-        return fill(&ret_bases[0], only, "") < 0 ? HF_EINVAL : 1;
+    if (only && *only) {
+        int rc = fill(&ret_bases[0], only, "");
+
+        ret_bases[0].alone = true;
+        return rc < 0 ? HF_EINVAL : 1;
+    }
     own = hf_user_dir(room);
     if (own && fill(&ret_bases[count++], own, "/holdfast") < 0)
         return HF_EINVAL;
@@ -75,4 +79,16 @@ int hf_bases(struct hf_base ret_bases[HF_BASES_MAX])
     ret_bases[count].system = true;
     ret_bases[count].owner = hf_system_owner();
     return count + 1;
+}
+
+int hf_bases_of(const char *agent, struct hf_base ret_bases[HF_BASES_MAX])
+{
+    char dir[HF_BASE_SIZE + 64];
+    struct stat st;
+    int count = hf_bases(ret_bases);
+
+    if (count < 2)
+        return count;
+    (void)snprintf(dir, sizeof(dir), "%s/%s", ret_bases[0].dir, agent);
+    return stat(dir, &st) < 0 && (errno == ENOENT || errno == ENOTDIR) ? count : 1;
 }

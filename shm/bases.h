@@ -17,8 +17,8 @@
 
 struct hf_base {
     char dir[HF_BASE_SIZE];
-    bool system;
-    uid_t owner; /* of the agents there, and of their tables */
+    bool system, alone; /* the host's; of $HOLDFAST_RUNTIME_DIR, beside which there is none */
+    uid_t owner;        /* of the agents there, and of their tables */
 };
 
 /* `agent`, or $HOLDFAST_AGENT, or "default". */
@@ -32,6 +32,10 @@ const char *hf_user_dir(char room[HF_USER_DIR_SIZE]);
 /* The bases in the order in which they are tried. Returns how many, at least 1, or HF_EINVAL: a
  * path is too long. */
 int hf_bases(struct hf_base ret_bases[HF_BASES_MAX]);
+
+/* The same for the agent of this name. (!) Where the user's own directory of it is there, it is the only one: an agent that is
+ * away for a moment (a restart) is not to be mistaken for the system's of that name, whose locks are others. */
+int hf_bases_of(const char *agent, struct hf_base ret_bases[HF_BASES_MAX]);
 
 /* Whether a path of the caller's, with '/', is below the system's base, and the owner of agents
  * there. */

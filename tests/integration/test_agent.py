@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import struct
@@ -308,6 +309,41 @@ def ordinary_user(run):
     agent = run.spawn(HOLDFASTD, "--dev", "--name", name, uid=OTHER_UID,
                       env={"XDG_RUNTIME_DIR": "", "HOLDFAST_RUNTIME_DIR": ""})
     assert agent.wait() == 64 and "--runtime-dir" in agent.err, agent.err
+
+
+@scenario("while a user's own agent is away its locks are not looked for at the host's agent of the same name", needs_root=True)
+def away(run):
+    run.redis(3)
+    name, place, user_dir = f"{run.tag}-y", run.dir / "system", run.dir / "xdg"
+    (place / "holdfast").mkdir(parents=True)
+    user_dir.mkdir(mode=0o700)
+    os.chown(user_dir, OTHER_UID, OTHER_UID)
+    env = {"XDG_RUNTIME_DIR": user_dir, "HOLDFAST_RUNTIME_DIR": "", "HOLDFAST_AGENT": name}
+
+    def within(first, *argv, **options):
+        """Where the host's agents are is /run."""
+        words = ["unshare", "--mount", "sh", "-c", f'mount --bind {place} /run && exec {first} "$@"', "sh"]
+        return run.spawn(*words, *(run.for_others(arg) for arg in argv), env=env, **options)
+
+    user = f"setpriv --reuid {OTHER_UID} --regid {OTHER_UID} --clear-groups"
+
+    def try_it():
+        return within(user, BUILD / "bin" / "holdfast", "run", "-n", "-v", "job", "true")
+
+    nodes = [word for node in run.nodes for word in ("--node", node.spec)]
+    system = within("", HOLDFASTD, "--system", "--assume-fresh", "--name", name, *nodes)
+    system.wait_err(r"holdfastd: (\w+: )?ready")
+    hosts = try_it()
+    assert hosts.wait() == 0, hosts.err  # the user has no agent
+    own = within(user, HOLDFASTD, "--assume-fresh", "--name", name, *nodes)
+    own.wait_err(r"(?m)^\S+Z holdfastd: ready")
+    own.signal(signal.SIGTERM)
+    assert own.wait() == 0, own.err
+    gone = try_it()
+    assert gone.wait() == 69 and "not the host's agent" in gone.err and f"--agent /run/holdfast/{name}/sock" in gone.err, gone.err
+    shutil.rmtree(user_dir / "holdfast" / name)
+    hosts = try_it()
+    assert hosts.wait() == 0, hosts.err
 
 
 @scenario("a user's own --dev agent beside the host's of the same name: run says that it takes it, and how to take the host's; status of a "

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -56,6 +57,30 @@ static void test_the_users_then_the_systems(void **state)
     assert_false(bases[0].system);
     assert_string_equal(bases[1].dir, "/run/holdfast");
     assert_true(bases[1].system);
+}
+
+/* Also while no agent runs in it. */
+static void test_the_users_alone_where_it_has_a_directory(void **state)
+{
+    struct hf_base bases[HF_BASES_MAX];
+    char dir[128], holdfast[160], own[192];
+
+    (void)state;
+    scratch_path(dir, sizeof(dir));
+    assert_non_null(mkdtemp(dir));
+    snprintf(holdfast, sizeof(holdfast), "%s/holdfast", dir);
+    snprintf(own, sizeof(own), "%s/mine", holdfast);
+    assert_int_equal(mkdir(holdfast, 0700), 0);
+    assert_int_equal(mkdir(own, 0700), 0);
+    setenv("XDG_RUNTIME_DIR", dir, 1);
+    assert_int_equal(hf_bases_of("mine", bases), 1);
+    assert_string_equal(bases[0].dir, holdfast);
+    assert_int_equal(hf_bases_of("other", bases), 2);
+    assert_int_equal(rmdir(own), 0);
+    assert_int_equal(hf_bases_of("mine", bases), 2);
+    assert_int_equal(rmdir(holdfast), 0);
+    assert_int_equal(rmdir(dir), 0);
+    unsetenv("XDG_RUNTIME_DIR");
 }
 
 /* As after su, and "sudo -E". */
@@ -127,6 +152,7 @@ int main(void)
         cmocka_unit_test(test_agent_or_default),
         cmocka_unit_test(test_own_runtime_directory_alone),
         cmocka_unit_test(test_the_users_then_the_systems),
+        cmocka_unit_test(test_the_users_alone_where_it_has_a_directory),
         cmocka_unit_test(test_a_directory_of_another_user_is_ignored),
         cmocka_unit_test(test_a_path_that_is_too_long),
         cmocka_unit_test(test_paths_of_the_system),

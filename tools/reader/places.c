@@ -74,7 +74,7 @@ int places_find(const char *agent, struct place ret_places[PLACES_MAX], char *wh
         status = make_from_path(&ret_places[0], agent, why, why_size);
         return status < 0 ? status : 1;
     }
-    count = hf_bases(bases);
+    count = hf_bases_of(agent, bases);
     if (count < 0)
         snprintf(why, why_size, "use a shorter runtime directory: its path is too long");
     for (int i = 0; i < count; i++) {

@@ -20,9 +20,9 @@ struct place {
     uid_t owner; /* of the table */
 };
 
-/* In the order in which they are tried: the user's own agent, then the system's. `agent` is a NAME,
- * a path of an attach socket (with '/'), or NULL for $HOLDFAST_AGENT, else "default";
- * $HOLDFAST_RUNTIME_DIR/NAME alone where that is set. Returns how many, at least 1, or HF_EINVAL
+/* In the order in which they are tried: the user's own agent, then the system's; the user's alone where its directory is
+ * there (shm/bases.h). `agent` is a NAME, a path of an attach socket (with '/'), or NULL for $HOLDFAST_AGENT, else
+ * "default"; $HOLDFAST_RUNTIME_DIR/NAME alone where that is set. Returns how many, at least 1, or HF_EINVAL
  * with a sentence in `why`. */
 int places_find(const char *agent, struct place ret_places[PLACES_MAX], char *why, size_t why_size);
 
