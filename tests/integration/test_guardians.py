@@ -3,6 +3,7 @@
 import fcntl
 import os
 import pathlib
+import resource
 import select
 import signal
 import subprocess
@@ -11,7 +12,7 @@ import termios
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from jobs import TOUGH, TTL_S, Job, S, Watcher, assert_at, assert_killed_in_time, children, pages_of_files, python, ready, without_groups  # noqa: E402
+from jobs import TOUGH, TTL_S, Job, S, Watcher, assert_at, assert_killed_in_time, children, locked_kib, pages_of_files, python, ready, without_groups  # noqa: E402
 from rig import BUILD, OTHER_UID, SLOW, alive, boottime_ns, main, scenario, stat_letter, wait_until  # noqa: E402
 
 # A job that tells each signal which it gets, and whose child does, too; USR2 ends either.
@@ -57,6 +58,9 @@ def own_pages(run):
     job = Job(run, "job", "sh", "-c", "echo up; exec sleep 60").up()
     for pid in (job.pid, job.inner()):
         assert not pages_of_files(pid), (pid, pages_of_files(pid))
+        if resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] in range(4 << 20):
+            continue  # the kernel does not promise it
+        wait_until(lambda: locked_kib(pid) > 2000, what="its pages are kept")
     job.process.signal(signal.SIGTERM)
     assert job.wait() == 128 + signal.SIGTERM, job.process.err
 

@@ -89,6 +89,11 @@ def pages_of_files(pid):
             if len(words) > 5 and words[1][0] == "r" and words[1][3] == "p" and words[5][0] == "/" and not words[5].startswith("/memfd:")]
 
 
+def locked_kib(pid):
+    """Memory that the kernel keeps for the process."""
+    return int(next(line for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmLck")).split()[1])
+
+
 def children(parent, command=None):
     """Those of that name, if one is given."""
     found = []

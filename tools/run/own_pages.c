@@ -18,16 +18,17 @@ struct own_pages_range {
     int protection;
 };
 
-/* "START-END rwxp OFFSET DEVICE INODE PATH": whether pages of it come from a file. What is shared is an agent's table, or memory. */
-static bool own_pages_of_file(const char *line, struct own_pages_range *ret_range)
+/* "START-END rwxp OFFSET DEVICE INODE PATH". What is shared is an agent's table, or memory. */
+static bool own_pages_read(const char *line, struct own_pages_range *ret_range, bool *ret_of_file)
 {
     unsigned long start, end, inode;
     char mode[5];
     int path = 0;
 
     if (sscanf(line, "%lx-%lx %4s %*x %*x:%*x %lu %n", &start, &end, mode, &inode, &path) != 4 ||
-        !inode || mode[0] != 'r' || mode[3] != 'p' || strncmp(line + path, "/memfd:", 7) == 0)
+        mode[0] != 'r' || mode[3] != 'p')
         return false;
+    *ret_of_file = inode && strncmp(line + path, "/memfd:", 7) != 0;
     *ret_range = (struct own_pages_range){
         /* NOLINTNEXTLINE(performance-no-int-to-ptr): as the kernel writes it */
         .start = (void *)(uintptr_t)start,
@@ -38,11 +39,12 @@ static bool own_pages_of_file(const char *line, struct own_pages_range *ret_rang
     return true;
 }
 
-/* The number of them; -1 with errno. */
-static int own_pages_find(struct own_pages_range ranges[MOST])
+/* Those of files, or all. The number of them; -1 with errno. */
+static int own_pages_find(struct own_pages_range ranges[MOST], bool all)
 {
     FILE *maps = fopen("/proc/self/maps", "re");
     char line[4352]; /* a path is shorter than 4096 */
+    bool of_file;
     int count = 0;
 
     if (!maps)
@@ -53,7 +55,7 @@ static int own_pages_find(struct own_pages_range ranges[MOST])
             errno = E2BIG;
             return -1;
         }
-        count += own_pages_of_file(line, &ranges[count]);
+        count += own_pages_read(line, &ranges[count], &of_file) && (all || of_file);
     }
     (void)fclose(maps);
     return count;
@@ -81,7 +83,7 @@ int own_pages(void)
 {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     struct own_pages_range *ranges = calloc(MOST, sizeof(*ranges));
-    int count = ranges ? own_pages_find(ranges) : -1;
+    int count = ranges ? own_pages_find(ranges, false) : -1;
     int fd = count < 0 ? -1 : memfd_create("holdfast-pages", MFD_CLOEXEC);
     off_t at = 0;
     int rc = fd < 0 ? -1 : 0;
@@ -96,10 +98,22 @@ int own_pages(void)
         if (fd >= 0)
             close(fd);
         free(ranges);
+        if (rc == 0)
+            own_pages_keep();
         errno = error;
     }
     return rc;
 #else
     return 0;
 #endif
+}
+
+void own_pages_keep(void)
+{
+    struct own_pages_range *ranges = calloc(MOST, sizeof(*ranges));
+    int count = ranges ? own_pages_find(ranges, true) : 0;
+
+    for (int i = 0; i < count; i++)
+        (void)mlock(ranges[i].start, ranges[i].length);
+    free(ranges);
 }

@@ -8,4 +8,9 @@
  * Only before a second thread. 0, or -1 with errno. Builds with a sanitizer do nothing. */
 int own_pages(void);
 
+/* Has the kernel keep them, and the stack, where the limit on locked memory allows it (3 MiB): a control group that the job has
+ * filled can then neither move them to swap space nor keep the process waiting for a page. A forked process asks again;
+ * own_pages() has asked. */
+void own_pages_keep(void);
+
 #endif
