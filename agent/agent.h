@@ -18,6 +18,7 @@
 #include "agent/record/mailbox.h"
 #include "agent/record/node_records.h"
 #include "shm/drained.h"
+#include "agent/core/share.h"
 #include "shm/table.h"
 
 struct broker;
@@ -39,6 +40,8 @@ struct agent {
     _Atomic uint64_t event_number; /* of the last event */
     struct asked asked[64];        /* the renewal thread's: the last ones, from asked_next on */
     unsigned asked_next;
+    struct shares
+        loss_shares; /* the renewal thread's: of the history of losses (agent/record/events.c) */
     struct journal *journal;
     struct node_records *node_records;
     /* Per node: identifies the nonce of the broker's trace after a clock step. The renewal thread, whose

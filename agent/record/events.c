@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
@@ -15,8 +16,13 @@
 #include "shm/text_cut.h"
 #include "shm/version.h"
 
+/* What one user, or one node, may have told of the history's losses at once, and from then on. The ring keeps 1024 or more. */
+#define SHARE_BURST 128
+#define SHARE_EACH  hf_ms(1000)
+
 void events_begin(struct agent *agent)
 {
+    (void)!getrandom(&agent->loss_shares.key, sizeof(agent->loss_shares.key), 0);
     atomic_store(&agent->event_number, hf_history_begin(&agent->table));
 }
 
@@ -29,6 +35,17 @@ static void put(struct agent *agent, enum hf_event_ring ring, struct hf_event *e
     event->wall_ms = clock_wall().ms;
     event->nodes = (uint8_t)agent->config->node_count;
     hf_event_put(&agent->table, ring, event);
+}
+
+/* (!) A user who loses leases on purpose, or a node that says that keys are missing, pushes out the losses of nobody else. */
+static void put_loss(struct agent *agent, struct hf_event *event)
+{
+    bool of_node = event->kind == HF_EVENT_VOTE_VOID;
+
+    if ((!of_node && !losses_at_will((enum hf_loss_reason)event->reason)) ||
+        share_take(&agent->loss_shares, of_node ? UINT32_MAX - event->node : event->uid,
+                   SHARE_BURST, SHARE_EACH, (hf_time){event->at_ns}))
+        put(agent, HF_EVENTS_LOSSES, event);
 }
 
 /* --- leases ----------------------------------------------------------------------------------- */
@@ -247,8 +264,7 @@ static bool is_void(hf_time vote)
 }
 
 static void put_vote(struct agent *agent, const struct lease *lease,
-                     const struct lease_before *before, enum hf_event_kind kind,
-                     enum hf_event_ring ring)
+                     const struct lease_before *before, enum hf_event_kind kind)
 {
     struct hf_event event = of_lease(agent, lease, kind);
 
@@ -257,7 +273,10 @@ static void put_vote(struct agent *agent, const struct lease *lease,
     event.node = (uint8_t)before->node;
     event.reason = (uint8_t)before->finding;
     event.valid_before_ns = shown(before->valid);
-    put(agent, ring, &event);
+    if (kind == HF_EVENT_VOTE_VOID)
+        put_loss(agent, &event);
+    else
+        put(agent, HF_EVENTS_ENDS, &event);
 }
 
 /* A vote that had lapsed by itself is no voided vote. */
@@ -269,9 +288,9 @@ static void tell_vote(struct agent *agent, const struct lease *lease,
     if (before->node < 0 || is_void(vote) == is_void(before->vote))
         return;
     if (!is_void(vote))
-        put_vote(agent, lease, before, HF_EVENT_VOTE, HF_EVENTS_ENDS);
+        put_vote(agent, lease, before, HF_EVENT_VOTE);
     else if (hf_time_before(clock_now(), before->vote))
-        put_vote(agent, lease, before, HF_EVENT_VOTE_VOID, HF_EVENTS_LOSSES);
+        put_vote(agent, lease, before, HF_EVENT_VOTE_VOID);
 }
 
 static enum hf_event_kind kind_of(const struct lease_fsm *fsm)
@@ -334,7 +353,10 @@ static void tell_state(struct agent *agent, struct lease *lease, const struct le
     event.valid_before_ns = shown(before->valid);
     if (kind == HF_EVENT_LOST || kind == HF_EVENT_RELEASED)
         event.value = hf_dur_ms(hf_time_since((hf_time){event.at_ns}, lease->since));
-    put(agent, often ? HF_EVENTS_ENDS : HF_EVENTS_LOSSES, &event);
+    if (often)
+        put(agent, HF_EVENTS_ENDS, &event);
+    else
+        put_loss(agent, &event);
 }
 
 void events_of_lease(struct agent *agent, struct lease *lease, const struct lease_before *before)
@@ -346,7 +368,7 @@ void events_of_lease(struct agent *agent, struct lease *lease, const struct leas
 
 void event_healed(struct agent *agent, const struct lease *lease, const struct lease_before *before)
 {
-    put_vote(agent, lease, before, HF_EVENT_HEALED, HF_EVENTS_ENDS);
+    put_vote(agent, lease, before, HF_EVENT_HEALED);
 }
 
 uint16_t event_handed_over(struct agent *agent, const struct lease *lease,
@@ -366,7 +388,7 @@ void event_abandoned(struct agent *agent, const struct lease *lease)
     struct hf_event event = of_lease(agent, lease, HF_EVENT_ABANDONED);
 
     event.reason = HF_LOSS_HOLDER;
-    put(agent, HF_EVENTS_LOSSES, &event);
+    put_loss(agent, &event);
 }
 
 void event_job(struct agent *agent, struct lease *lease, enum hf_event_kind kind)
@@ -379,7 +401,7 @@ void event_job(struct agent *agent, struct lease *lease, enum hf_event_kind kind
     lease->job_stopped |= stopped;
     lease->job_killed |= !stopped;
     event.reason = (uint8_t)lease->fsm.reason;
-    put(agent, HF_EVENTS_LOSSES, &event);
+    put_loss(agent, &event);
 }
 
 /* --- the agent and its nodes ------------------------------------------------------------------ */

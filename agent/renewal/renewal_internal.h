@@ -96,12 +96,12 @@ struct renewal {
     int n, q;
     hf_dur age_least; /* of a node, for its heals to count */
     struct renewal_node node[HF_NODES_MAX];
-    struct servers servers;                     /* that the nodes' addresses lead to */
-    struct renewal_slot *slots;                 /* `capacity` of them */
-    uint32_t slots_used;                        /* slots from here on never had a lease of ours */
-    uint32_t held;                              /* leases */
-    struct log_limit losses, losses_by_holders; /* for log lines about losses */
-    struct chains by_key;                       /* slots by the hash of their lease's key */
+    struct servers servers;     /* that the nodes' addresses lead to */
+    struct renewal_slot *slots; /* `capacity` of them */
+    uint32_t slots_used;        /* slots from here on never had a lease of ours */
+    uint32_t held;              /* leases */
+    struct log_limit losses, losses_by_users[SHARES]; /* for log lines about losses */
+    struct chains by_key;                             /* slots by the hash of their lease's key */
     uint8_t hash_key[16];
     struct phases phases;
     struct timing timing; /* of the TTL that was computed last */

@@ -213,15 +213,14 @@ void renewal_undo(struct renewal_node *node, const void *key, size_t key_len,
 
 /* --- the end ----------------------------------------------------------------------------------- */
 
-/* Whether it may have a log line: losses that holders can cause at will get few. */
-static bool may_tell(struct renewal *r, enum hf_loss_reason reason, hf_time now)
+/* Whether it may have a log line: losses that holders can cause at will get few, and each user has its own. */
+static bool may_tell(struct renewal *r, const struct lease *lease, hf_time now)
 {
-    bool by_holder = reason == HF_LOSS_ASKED || reason == HF_LOSS_MAX_HOLD ||
-                     reason == HF_LOSS_GUARDIAN || reason == HF_LOSS_HOLDER ||
-                     reason == HF_LOSS_HEARTBEAT;
+    unsigned share = share_of(&r->agent->loss_shares, lease->uid);
 
-    return by_holder ? log_allows(&r->losses_by_holders, LOG_LIMIT, now)
-                     : log_allows(&r->losses, LOSSES_TOLD, now);
+    return losses_at_will(lease->fsm.reason)
+               ? log_allows(&r->losses_by_users[share], LOG_LIMIT, now)
+               : log_allows(&r->losses, LOSSES_TOLD, now);
 }
 
 /* It is LOSING, and may be released before it is lost: then no other line tells of it. */
@@ -231,7 +230,7 @@ static void say_losing(struct renewal *r, const struct lease *lease, hf_time now
     int64_t left_ms = hf_dur_ms(hf_time_since(lease->fsm.valid, now));
 
     losses_count(&r->agent->table, lease->fsm.reason);
-    if (may_tell(r, lease->fsm.reason, now))
+    if (may_tell(r, lease, now))
         log_warn(
             "losing: %s: %s; it is lost in %" PRId64 " ms (pid %" PRIu32 ", fence %" PRIu64 ")",
             log_name(lease_name(lease), lease->name_len, name, sizeof(name)),
@@ -252,7 +251,7 @@ static void end_lease(struct renewal *r, struct lease *lease, const struct lease
         renewal_count(r, HF_COUNTER_RELEASES, 1);
     else if (before->state != HF_SLOT_LOSING)
         losses_count(&r->agent->table, lease->fsm.reason);
-    if (lost && may_tell(r, lease->fsm.reason, now)) {
+    if (lost && may_tell(r, lease, now)) {
         char name[HF_NAME_MAX + 1];
 
         log_warn("lost: %s: %s", log_name(lease_name(lease), lease->name_len, name, sizeof(name)),

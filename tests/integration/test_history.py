@@ -17,7 +17,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from events import await_event, faults, history, parse, those, unended, words_of  # noqa: E402
 from jobs import Job, kill_both, needs_groups, remove_group, without_groups  # noqa: E402
-from rig import BUILD, SLOW, main, scenario, wait_until  # noqa: E402
+from rig import BUILD, OTHER_UID, SLOW, main, scenario, wait_until  # noqa: E402
 from views import counters, wait_node  # noqa: E402
 
 TTL_S = 3
@@ -626,6 +626,24 @@ def watch_ends(run):
     # People are told, too.
     result = run.holdfast("history", "-n", "3", "app/x2")
     assert len(result.out.splitlines()) == 3 and "overwritten" in result.err, result
+
+
+@scenario("a user who loses leases on purpose keeps nobody's losses out of the history or the log", sanitizers=False, needs_root=True)
+def on_purpose(run):
+    run.redis(3)
+    agent = start(run, system=True)
+    job = run.start_holdfast("run", "--max-hold", "0.5s", "before", "sleep", "60")
+    assert job.wait() == 124, job.err
+    flood = run.holder(agent, "flood", uid=OTHER_UID)
+    flood.send("cycle", "3000", "flood", "1000", "3000", "0", "losing")
+    wait_until(lambda: len(those(history(run), "losing", name="flood")) >= 100, what="it loses many")
+    job = run.start_holdfast("run", "--max-hold", "1s", "during", "sleep", "60")
+    assert job.wait() == 124, job.err
+    assert flood.answer()["done"] == 3000
+    for name in ("before", "during"):
+        assert those(history(run), "losing", name=name), f"its loss is not in the history: {name}"
+        assert f"losing: {name}: " in agent.err, agent.err
+    assert len(those(history(run), "losing", name="flood")) < 300
 
 
 def instant(text):

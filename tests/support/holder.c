@@ -14,7 +14,7 @@
  *   find NAME                        walk                            cost [LEASE]
  *   beat [LEASE]                     beats LEASE EVERY_MS MS         child [LEASE]
  *   exec PROGRAM [WORD...]
- *   cycle COUNT NAME TTL_MS WAIT_MS HOLD_US [off]                    quit
+ *   cycle COUNT NAME TTL_MS WAIT_MS HOLD_US [off|losing]             quit
  *
  * `beats` beats for so long, and dispatches when it is told to. `child` forks a process that ends
  * with SIGTERM; it answers with the child's pid and what was wrong with what the library told it (0:
@@ -531,6 +531,7 @@ static void do_cycle(void)
     int64_t count = number(1, 1), done = 0, hold_us = number(5, 0);
     struct hf_acquire_options options = {.size = sizeof(options)};
     bool off = word_count > 6 && strcmp(words[6], "off") == 0;
+    bool losing = word_count > 6 && strcmp(words[6], "losing") == 0; /* on purpose, each of them */
 
     options.name = words[2];
     options.name_len = decode(words[2]);
@@ -565,6 +566,8 @@ static void do_cycle(void)
         } else {
             printf("miss code=%d lost while held: %s\n", HF_ELOST, hf_reason(lease));
         }
+        if (losing)
+            (void)hf_begin_losing(lease);
         if (!off)
             (void)hf_release(lease);
     }

@@ -1,0 +1,23 @@
+#include "agent/core/share.h"
+
+#include "shm/assert.h"
+
+unsigned share_of(const struct shares *s, uint32_t who)
+{
+    uint64_t mixed = (s->key ^ who) * UINT64_C(0x9e3779b97f4a7c15);
+
+    mixed = (mixed ^ mixed >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    return (unsigned)(mixed >> 32) % SHARES;
+}
+
+bool share_take(struct shares *s, uint32_t who, unsigned burst, hf_dur each, hf_time now)
+{
+    hf_time *used_to = &s->used_to[share_of(s, who)];
+    hf_time next = hf_time_add(hf_time_max(*used_to, now), each);
+
+    hf_assert(burst >= 1 && each.ns > 0, "burst %u, each %lld", burst, (long long)each.ns);
+    if (hf_time_since(next, now).ns > (int64_t)burst * each.ns)
+        return false;
+    *used_to = next;
+    return true;
+}
