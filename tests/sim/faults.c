@@ -9,6 +9,7 @@
 #include "tests/sim/remedies.h"
 #include "tests/sim/rollbacks.h"
 #include "tests/sim/storms.h"
+#include "tests/sim/wander.h"
 #include "tests/sim/watches.h"
 #include "tests/sim/vnode.h"
 #include "tests/sim/wide.h"
@@ -373,6 +374,7 @@ void faults_end(void)
     rollbacks_end();
     addresses_end();
     changes_end();
+    wander_end();
     remedies_settle();
     for (int i = 0; i < vnodes_struck(); i++) {
         struct vnode *node = sim.node[i];

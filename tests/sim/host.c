@@ -23,6 +23,7 @@
 #include "tests/sim/procs.h"
 #include "tests/sim/steps.h"
 #include "tests/sim/vnode.h"
+#include "tests/sim/wander.h"
 #include "tests/sim/wide.h"
 #include "tests/support/status_name.h"
 
@@ -90,7 +91,7 @@ void host_start(struct sim_host *host)
 {
     if (host->phase != HOST_OFF)
         return;
-    if (steps_hold_back(host)) {
+    if (steps_hold_back(host) || wander_holds_back()) {
         host_start_later(host, 20 * SIM_MS);
         return;
     }

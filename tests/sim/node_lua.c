@@ -169,6 +169,8 @@ static int do_pexpire(void)
     struct store_key *key = find();
     int64_t ends_ms = key ? now_ms() + (int64_t)(luaL_checknumber(lua, 3) * scale_of(key)) : 0;
 
+    if (lua_gettop(lua) > 3 && run.node->no_gt)
+        return push_error("ERR wrong number of arguments for 'pexpire' command");
     if (key && lua_gettop(lua) > 3 && (key->expires_ms < 0 || ends_ms <= key->expires_ms)) /* GT */
         key = NULL;
     if (key) {

@@ -15,6 +15,7 @@
 #include "tests/sim/procs.h"
 #include "tests/sim/scenes.h"
 #include "tests/sim/vnode.h"
+#include "tests/sim/wander.h"
 #include "tests/sim/wide.h"
 
 struct sim sim;
@@ -41,6 +42,11 @@ const char *const sim_seen_names[SEENS] = {
     [SEEN_LIE] = "a member lies",
     [SEEN_CLAIM] = "a member says that it is another one",
     [SEEN_GROUP_KILL] = "group killed",
+    [SEEN_ASTRAY_ACQUIRE] = "acquire astray",
+    [SEEN_ASTRAY_RENEWAL] = "renewal astray",
+    [SEEN_ASTRAY_HEAL] = "heal astray",
+    [SEEN_ASTRAY_RELEASE] = "release astray",
+    [SEEN_ASTRAY_FORCE] = "force astray",
 };
 
 void sim_violation(const char *check, const char *format, ...)
@@ -105,7 +111,8 @@ static sim_ns settled_at_latest(void)
     /* A change of the fleet that was under way settles, too, with a longer ttl_max. */
     if (wide_has(WIDE_CHANGES))
         ttl_max = ttl_max * 2 + SIM_SEC;
-    return sim.now + 2 * ttl_max + (ttl_max * 102 / 100 + SIM_SEC) + 3 * SIM_SEC + set_back();
+    return sim.now + 2 * ttl_max + (ttl_max * 102 / 100 + SIM_SEC) + 3 * SIM_SEC + set_back() +
+           wander_stands();
 }
 
 static bool all_connected(void)

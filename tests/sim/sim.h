@@ -162,6 +162,11 @@ enum sim_seen { /* what the report counts: in how many schedules it happened */
                 SEEN_LIE,
                 SEEN_CLAIM,
                 SEEN_GROUP_KILL,
+                SEEN_ASTRAY_ACQUIRE, /* it reached a node whose clock was ahead or behind */
+                SEEN_ASTRAY_RENEWAL,
+                SEEN_ASTRAY_HEAL,
+                SEEN_ASTRAY_RELEASE,
+                SEEN_ASTRAY_FORCE,
                 SEENS
 };
 extern const char *const sim_seen_names[SEENS];

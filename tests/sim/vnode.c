@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agent/config/list_hash.h"
+#include "tests/sim/wander.h"
 #include "tests/sim/watches.h"
 #include "tests/sim/wide.h"
 
@@ -175,11 +176,16 @@ static struct redisReply *run(struct vnode *node, const struct sim_message *m)
 
 static void execute(struct vnode *node, struct sim_message *m)
 {
+    struct sim_connection *connection = m->connection;
+    bool lost = wander_meets(node, m);
+
     m->reply = run(node, m);
     if (strcmp(m->command.argv[0], "CLIENT") != 0)
         m->connection->caching = false;
     sim_digest((uint64_t)sim.now ^ m->serial << 40 ^ (uint64_t)m->reply->type << 60);
     message_answered(m);
+    if (lost)
+        connection_break(connection, true);
 }
 
 void vnode_receive(struct vnode *node, struct sim_message *m)
@@ -361,15 +367,29 @@ void vnode_step(struct vnode *node, int64_t us)
     node->set_back_us -= us < 0 ? us : 0;
 }
 
-void vnode_excursion(struct vnode *node, int64_t us, double share, struct sim_rng *rng)
+void vnode_expire(struct vnode *node, int64_t wall_us, double share, struct sim_rng *rng)
 {
-    int64_t ahead_ms = (vnode_wall_us(node) + us) / 1000;
-
-    sim_trace("n%d is ahead by %.6f s for a moment", node->number, (double)us / 1000000);
-    node->last_step = sim.now;
     for (int i = 0; i < STORE_KEYS; i++)
         if (node->store.key[i].used && !node->store.key[i].is_hash && rng_chance(rng, share))
-            (void)store_find(&node->store, node->store.key[i].name, ahead_ms);
+            (void)store_find(&node->store, node->store.key[i].name, wall_us / 1000);
+}
+
+void vnode_excursion(struct vnode *node, int64_t us, double share, struct sim_rng *rng)
+{
+    sim_trace("n%d is ahead by %.6f s for a moment", node->number, (double)us / 1000000);
+    node->last_step = sim.now;
+    vnode_expire(node, vnode_wall_us(node) + us, share, rng);
+}
+
+void vnode_wander(struct vnode *node, int64_t us)
+{
+    if (us == node->astray_us)
+        return;
+    sim_trace("n%d is %s by %.6f s", node->number, us < 0 ? "behind" : "ahead",
+              (double)llabs(us) / 1000000);
+    node->wall_us += us - node->astray_us;
+    node->astray_us = us;
+    node->last_step = sim.now;
 }
 
 void vnode_fail(struct vnode *node, const char *text, sim_ns until)

@@ -52,6 +52,8 @@ struct vnode {
     struct sim_clock clock;
     int64_t wall_us;     /* wall clock minus its CLOCK_MONOTONIC; steps change it */
     int64_t set_back_us; /* all steps back: a key may stand for that much longer */
+    int64_t astray_us;   /* of wall_us: it is ahead for a while, or behind (wander.h) */
+    bool no_gt;          /* a server before 7.0: PEXPIRE knows no GT */
     enum vnode_durability durability;
     char run_id[41];
     const struct vnode *claims; /* it says that it is that one; NULL: it does not lie */
@@ -115,6 +117,10 @@ void vnode_step(struct vnode *node, int64_t us);
 /* Its clock is ahead and comes back, and meanwhile it finds that share of the keys whose time is over. A fence record lasts for
  * longer than it is ahead. */
 void vnode_excursion(struct vnode *node, int64_t us, double share, struct sim_rng *rng);
+/* Its clock is ahead of the right time by that much, whatever it was before; below 0: behind. */
+void vnode_wander(struct vnode *node, int64_t us);
+/* It finds that share of the keys whose time is over by then. */
+void vnode_expire(struct vnode *node, int64_t wall_us, double share, struct sim_rng *rng);
 void vnode_fail(struct vnode *node, const char *error, sim_ns until);
 
 /* --- Lua: node_lua.c -------------------------------------------------------------------------- */

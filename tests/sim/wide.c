@@ -14,6 +14,7 @@
 #include "tests/sim/rollbacks.h"
 #include "tests/sim/sharers.h"
 #include "tests/sim/steps.h"
+#include "tests/sim/wander.h"
 
 const char *const sim_wide_names[WIDES] = {
     [WIDE_SIZES] = "sizes",
@@ -31,13 +32,14 @@ const char *const sim_wide_names[WIDES] = {
     [WIDE_SHARED] = "shared",
     [WIDE_GROUPS] = "groups",
     [WIDE_EXCURSIONS] = "excursions",
+    [WIDE_WANDER] = "wander",
 };
 
 static const double likelihood[WIDES] = {
     [WIDE_SIZES] = 0.2,   [WIDE_STEPS] = 0.12,   [WIDE_FAR] = 0.02,       [WIDE_RETENTION] = 0.08,
     [WIDE_HOT] = 0.001,   [WIDE_ROLLBACK] = 0.1, [WIDE_PROXY] = 0.1,      [WIDE_RATES] = 0.25,
     [WIDE_DRAINS] = 0.1,  [WIDE_FOUNDING] = 0.1, [WIDE_ADDRESSES] = 0.08, [WIDE_CHANGES] = 0.1,
-    [WIDE_SHARED] = 0.12, [WIDE_GROUPS] = 0.1,   [WIDE_EXCURSIONS] = 0.1,
+    [WIDE_SHARED] = 0.12, [WIDE_GROUPS] = 0.1,   [WIDE_EXCURSIONS] = 0.1, [WIDE_WANDER] = 0.1,
 };
 
 uint32_t wide_allowed = (1u << WIDES) - 1;
@@ -84,7 +86,7 @@ void wide_draw(void)
     if (wide_has(WIDE_HOT))
         sim.wide = 1u << WIDE_HOT;
     if (wide_has(WIDE_RETENTION)) /* a fence record outlives its key */
-        sim.wide &= ~(1u << WIDE_EXCURSIONS);
+        sim.wide &= ~(1u << WIDE_EXCURSIONS | 1u << WIDE_WANDER);
     if (wide_has(WIDE_CHANGES))
         sim.wide &= 1u << WIDE_CHANGES | 1u << WIDE_SHARED | 1u << WIDE_RATES | 1u << WIDE_DRAINS |
                     1u << WIDE_GROUPS;
@@ -121,7 +123,7 @@ void wide_plan(void)
     struct sim_plan *p = &sim.plan;
 
     if (wide_has(WIDE_STEPS) || wide_has(WIDE_ROLLBACK) || wide_has(WIDE_FAR) ||
-        wide_has(WIDE_PROXY) || wide_has(WIDE_EXCURSIONS)) {
+        wide_has(WIDE_PROXY) || wide_has(WIDE_EXCURSIONS) || wide_has(WIDE_WANDER)) {
         p->tolerant = p->flushes = false;
         p->amnesia = true;
     }
@@ -162,6 +164,8 @@ void wide_begin(void)
         rollbacks_begin();
     if (wide_has(WIDE_EXCURSIONS))
         excursions_begin();
+    if (wide_has(WIDE_WANDER))
+        wander_begin();
     if (wide_has(WIDE_RATES))
         rates_begin();
     if (wide_has(WIDE_HOT))

@@ -21,6 +21,7 @@ enum sim_wide {
     WIDE_SHARED,     /* programs share r0 or have it alone */
     WIDE_GROUPS,     /* SIGKILL to a process group of each run */
     WIDE_EXCURSIONS, /* clocks are ahead for a moment that nobody sees */
+    WIDE_WANDER,     /* clocks are ahead or behind for a while, and commands reach the nodes */
     WIDES
 };
 extern const char *const sim_wide_names[WIDES];
