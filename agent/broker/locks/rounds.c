@@ -435,7 +435,9 @@ static void late(struct round *round, int node, const struct link_reply *reply)
         round->broken |= 1u << node;
         return;
     }
-    if (stands && round->resource && resource_lease(round->resource)) {
+    /* (!) By a clock that was behind the key ends early; the reply itself may have shown that. */
+    if (stands && round->resource && resource_lease(round->resource) &&
+        !(locks->nodes->node[node].trust.reasons & HF_QUARANTINE_CLOCK)) {
         /* A raise does not set the expiry anew: the acquire before it counts. */
         hf_time a = round->ballot.node[node].a.ns != HF_TIME_PAST.ns ? round->ballot.node[node].a
                                                                      : reply->sent;
