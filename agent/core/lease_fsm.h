@@ -10,7 +10,7 @@
  *    if the old V passed in between, the slot is withdrawn and the lease is lost.
  *  - A foreign key voids its d_i at once. So does a missing key, unless the node's sentinel changed
  *    with it: then the node is in quarantine, which guards the d_i. A missing key is healed in
- *    either case. A clock step voids d_i until renewed.
+ *    either case. A clock that steps ahead voids d_i until renewed.
  *  - Fewer than q standing d_i: lost at once.
  *  - LOSING is terminal and freezes V; LOST and ENDED are final. A lost lease is never resurrected.
  *  - A hit by which V would be earlier does not count: its server voted by another node before.

@@ -71,6 +71,9 @@ struct renewal_node {
     hf_time forgot;      /* when its mark last moved: leases granted before have the old mark */
     hf_time told;        /* when the broker told the nonce: older answers may not know it */
     hf_time asked;       /* when a probe last asked for the nonce */
+    /* The nonce under which its clock went back, until another one is seen: the step's trace. "": none. (!) Until then a
+     * renewal may have come while the clock was behind for a moment: its key ends early, and others do not know. */
+    char went_back[TRUST_NONCE_LEN + 1];
 };
 
 /* The fields per slot beside the lease. */
@@ -214,7 +217,7 @@ hf_time renewal_next_event(const struct renewal *r) IN_RENEWAL_THREAD;
 /* Which command showed that our key stands on a node. */
 enum hit { HIT_RENEWED, HIT_HEALED, HIT_GRANT };
 /* Our key was renewed or written by a command sent after `a`; `now`: read when the answer is processed.
- * False: the node is too young for that to count, or has the vote under another name. */
+ * False: the node is too young for that to count, has the vote under another name, or its clock went back. */
 bool renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit,
                  hf_time now) IN_RENEWAL_THREAD;
 /* A reply to a command sent after `sent` showed that the node's clock stepped. */
@@ -265,7 +268,7 @@ int renewal_node_begin(struct renewal *r, int node);
 void renewal_configure_link(struct renewal_node *node) IN_RENEWAL_THREAD;
 /* Judges a reply's TIME and nonce, and tells the broker what they show. Returns enum trust_event
  * bits: the caller counts the reply's hits first, and then calls renewal_stepped() on
- * TRUST_STEPPED. */
+ * TRUST_STEPPED, which stands for a step ahead here: a clock that goes back ends no key. */
 unsigned renewal_learn(struct renewal_node *node, const struct link_reply *reply) IN_RENEWAL_THREAD;
 /* Events of the broker's link. */
 void renewal_told(struct renewal_node *node, const struct message *message) IN_RENEWAL_THREAD;

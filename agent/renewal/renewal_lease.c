@@ -519,7 +519,8 @@ bool renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum
     bool stood = before.vote.ns != HF_TIME_PAST.ns;
     uint32_t mark = hit == HIT_GRANT ? mark_at(node, a) : node->trust.mark;
     /* (!) If the node forgot, the grant's late vote dates from before that: agent/core/age.h. */
-    bool counts = hit == HIT_GRANT || hf_time_reached(a, renewal_counts_from(node, lease));
+    bool counts = hit == HIT_GRANT ||
+                  (!node->went_back[0] && hf_time_reached(a, renewal_counts_from(node, lease)));
     unsigned actions = counts ? lease_fsm_hit(fsm, node->number, a, mark, now)
                               : lease_fsm_stands(fsm, node->number, now);
 

@@ -44,11 +44,20 @@ static bool is_own_trace(const struct renewal_node *node, const char *nonce) IN_
            atomic_load(&node->renewal->agent->trace[node->number]) == agent_trace_word(nonce);
 }
 
+static void note_way_back(struct renewal_node *node, const char *nonce, bool back) IN_RENEWAL_THREAD
+{
+    if (node->went_back[0] && strcmp(nonce, node->went_back) != 0)
+        node->went_back[0] = '\0';
+    if (back)
+        memcpy(node->went_back, node->trust.step_nonce, sizeof(node->went_back));
+}
+
 unsigned renewal_learn(struct renewal_node *node, const struct link_reply *reply)
 {
     struct node_trust before = node->trust;
     bool knew = renewal_nonce(node)[0] != '\0';
     unsigned events = trust_on_time(&node->trust, reply->node_time, reply->sent, reply->received);
+    bool back = events & TRUST_STEPPED && node->trust.high_us < before.low_us;
     unsigned forgot = TRUST_NOTHING;
     uint32_t mark = node->trust.mark;
 
@@ -69,8 +78,9 @@ unsigned renewal_learn(struct renewal_node *node, const struct link_reply *reply
         events |= forgot; /* the broker deals with a sentinel that was absent */
     else if (renewal_nonce(node)[0])
         renewal_hurry_heals(node);
+    note_way_back(node, reply->nonce, back);
     tell_trust(node, events);
-    return events;
+    return back ? events & ~(unsigned)TRUST_STEPPED : events;
 }
 
 /* At the end of a handshake, and at every probe. */

@@ -31,6 +31,10 @@ static void plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_d
         renewal_schedule(node, lease, clock_now());
         return;
     }
+    if (!counted && node->went_back[0]) {
+        renewal_retry(node, lease, clock_now());
+        return;
+    }
     lease_node(lease, node->number)->retries = 0;
     if (counted)
         renewal_plan(node, lease, a, late);

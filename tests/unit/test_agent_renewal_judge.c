@@ -98,6 +98,9 @@ static struct lease *adopted(bool run)
     return adopted_in(0, run);
 }
 
+static int64_t nodes_ahead_us; /* of this host's wall clock */
+static const char *nonce_told = NONCE;
+
 /* A node has renewed both, in one script that was sent at `sent`. */
 static void answer_renewal(int node, const struct lease *first, const struct lease *second,
                            hf_time sent)
@@ -109,11 +112,11 @@ static void answer_renewal(int node, const struct lease *first, const struct lea
                                .final = true,
                                .sent = sent,
                                .received = clock_now(),
-                               .node_time = {clock_wall().ms * 1000},
-                               .nonce = NONCE,
+                               .node_time = {clock_wall().ms * 1000 + nodes_ahead_us},
                                .marks = "11",
                                .mark_count = 2};
 
+    snprintf(reply.nonce, sizeof(reply.nonce), "%s", nonce_told);
     *batch = (struct renew_batch){.node = n, .busy = true, .count = 2};
     batch->keys[0].slot = first->slot;
     batch->keys[0].generation = first->generation;
@@ -134,7 +137,7 @@ static void answer_heal(uint32_t slot, int node)
                                .final = true,
                                .sent = clock_now(),
                                .received = clock_now(),
-                               .node_time = {clock_wall().ms * 1000},
+                               .node_time = {clock_wall().ms * 1000 + nodes_ahead_us},
                                .nonce = NONCE};
 
     heal->node = n;
@@ -336,7 +339,7 @@ static void says(int node, const char *nonce)
                                .final = true,
                                .sent = clock_now(),
                                .received = clock_now(),
-                               .node_time = {clock_wall().ms * 1000}};
+                               .node_time = {clock_wall().ms * 1000 + nodes_ahead_us}};
 
     snprintf(reply.nonce, sizeof(reply.nonce), "%s", nonce);
     (void)renewal_learn(&agent.renewal->node[node], &reply);
@@ -400,6 +403,34 @@ TEST(the_brokers_mark_of_a_step_is_no_change)
     assert_string_equal(node->trust.nonce, NEW_NONCE);
     says(0, NONCE); /* an old snapshot */
     assert_int_equal(node->trust.mark, mark + 1);
+}
+
+/* (!) Clocks that are behind as renewals come end the keys early once they are right again, and until the nonce is another one
+ * nobody else knows. */
+TEST(what_is_renewed_by_a_clock_that_went_back_counts_once_others_know)
+{
+    struct lease *first = adopted_in(0, false), *second = adopted_in(1, false);
+    hf_time valid = first->fsm.valid;
+
+    for (int i = 0; i < NODES; i++)
+        says(i, NONCE);
+    ahead_ns += hf_ms(200).ns;
+    nodes_ahead_us = 200000 - 500000;
+    for (int i = 0; i < 2 * NODES; i++)
+        answer_renewal(i % NODES, first, second, clock_now());
+    assert_int_equal(first->fsm.valid.ns, valid.ns);
+    assert_int_equal(lease_fsm_votes(&first->fsm, clock_now()), NODES);
+    assert_true(holds(second->slot));
+    for (int i = 0; i < NODES; i++)
+        atomic_store(&agent.trace[i], agent_trace_word(NEW_NONCE));
+    nonce_told = NEW_NONCE;
+    for (int i = 0; i < NODES; i++)
+        answer_renewal(i, first, second, clock_now());
+    assert_true(hf_time_before(valid, first->fsm.valid));
+    nonce_told = NONCE;
+    nodes_ahead_us = 0;
+    end(first);
+    end(second);
 }
 
 /* Who is due by itself takes memory that is not given back. */
@@ -479,6 +510,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_vote_that_comes_after_its_node_forgot_counts, make,
                                         unmake),
         cmocka_unit_test_setup_teardown(the_brokers_mark_of_a_step_is_no_change, make, unmake),
+        cmocka_unit_test_setup_teardown(
+            what_is_renewed_by_a_clock_that_went_back_counts_once_others_know, make, unmake),
         cmocka_unit_test_setup_teardown(
             a_lease_that_was_granted_after_its_nodes_forgot_is_lost_with_its_keys, make, unmake),
         cmocka_unit_test_setup_teardown(a_vote_that_comes_late_is_renewed_in_company, make, unmake),
