@@ -3,8 +3,9 @@
 import fcntl
 import os
 import pathlib
-import resource
+import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,8 +13,8 @@ import termios
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from jobs import TOUGH, TTL_S, Job, S, Watcher, assert_at, assert_killed_in_time, children, locked_kib, pages_of_files, python, ready, without_groups  # noqa: E402
-from rig import BUILD, OTHER_UID, SLOW, alive, boottime_ns, main, scenario, stat_letter, wait_until  # noqa: E402
+from jobs import TOUGH, TTL_S, Job, S, Watcher, assert_at, assert_killed_in_time, children, keeps_its_pages, python, ready, without_groups  # noqa: E402
+from rig import BUILD, OTHER_UID, SLOW, alive, boottime_ns, main, scenario, skip, stat_letter, wait_until  # noqa: E402
 
 # A job that tells each signal which it gets, and whose child does, too; USR2 ends either.
 COUNTS = """
@@ -51,18 +52,28 @@ def lines_of(file):
     return read_line
 
 
-@scenario("no guardian has a page that a file system that hangs could keep from it", sanitizers=False)
+@scenario("no guardian waits for a page that a file system that hangs, or a full control group, could keep from it", sanitizers=False)
 def own_pages(run):
     ready(run)
-    assert pages_of_files(os.getpid()), "as any program has"
-    job = Job(run, "job", "sh", "-c", "echo up; exec sleep 60").up()
-    for pid in (job.pid, job.inner()):
-        assert not pages_of_files(pid), (pid, pages_of_files(pid))
-        if resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] in range(4 << 20):
-            continue  # the kernel does not promise it
-        wait_until(lambda: locked_kib(pid) > 2000, what="its pages are kept")
-    job.process.signal(signal.SIGTERM)
-    assert job.wait() == 128 + signal.SIGTERM, job.process.err
+    assert not keeps_its_pages(os.getpid()), "as any program"
+    for limit in ((), ("prlimit", "--memlock=0")):
+        within = [*limit, "setpriv", "--bounding-set=-ipc_lock"] if limit and os.geteuid() == 0 else limit
+        job = Job(run, "job", "sh", "-c", "echo up; exec sleep 60", within=within).up()
+        for pid in (job.pid, job.inner()):
+            wait_until(lambda pid=pid: keeps_its_pages(pid), what=f"its pages are its own, {within}")
+        job.process.signal(signal.SIGTERM)
+        assert job.wait() == 128 + signal.SIGTERM, job.process.err
+
+
+@scenario("a run that is traced says so: whoever traces both guardians can keep them from killing", sanitizers=False)
+def traced(run):
+    if not shutil.which("strace"):
+        skip("no strace")
+    ready(run)
+    job = run.spawn("strace", "-f", "-o", run.dir / "trace", BUILD / "bin" / "holdfast", "run", "job", "true", label="holdfast")
+    assert job.wait() == 0, job.err
+    assert re.search(r"job: process \d+ traces this command; while it keeps the guardians stopped", job.err), job.err
+    assert "traces" not in run.holdfast("run", "job", "true").err
 
 
 # --- signals -------------------------------------------------------------------------------------------

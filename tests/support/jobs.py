@@ -82,16 +82,13 @@ class Job:
         return self.process.wait(*args)
 
 
-def pages_of_files(pid):
-    """What a process has mapped of files for itself: pages that a file system may keep it waiting for."""
-    lines = pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines()
-    return [words[5] for words in map(str.split, lines)
-            if len(words) > 5 and words[1][0] == "r" and words[1][3] == "p" and words[5][0] == "/" and not words[5].startswith("/memfd:")]
-
-
-def locked_kib(pid):
-    """Memory that the kernel keeps for the process."""
-    return int(next(line for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmLck")).split()[1])
+def keeps_its_pages(pid):
+    """Whether nothing can keep the process waiting for a page of its program: the kernel keeps it, or it comes from no file."""
+    folder = pathlib.Path(f"/proc/{pid}")
+    locked = next(line for line in (folder / "status").read_text().splitlines() if line.startswith("VmLck"))
+    of_files = [words for words in map(str.split, (folder / "maps").read_text().splitlines())
+                if len(words) > 5 and words[1][0] == "r" and words[1][3] == "p" and words[5][0] == "/" and not words[5].startswith("/memfd:")]
+    return int(locked.split()[1]) > 1500 or not of_files
 
 
 def children(parent, command=None):

@@ -1,4 +1,4 @@
-/* Nothing of a program comes from a file any more, and the program goes on as it was. */
+/* A program whose pages nothing can take away goes on as it was. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -30,62 +31,109 @@ static int of_files(void)
     char line[4352], mode[5];
     int count = 0;
 
-    assert_non_null(maps);
+    if (!maps)
+        return -1;
     while (fgets(line, sizeof(line), maps))
-        if (strchr(line, '/') && !strstr(line, "/memfd:") && sscanf(line, "%*s %4s", mode) == 1 &&
-            mode[3] == 'p' && mode[0] == 'r')
-            count++;
-    assert_int_equal(fclose(maps), 0);
-    return count;
+        count += strchr(line, '/') && !strstr(line, "/memfd:") &&
+                 sscanf(line, "%*s %4s", mode) == 1 && mode[0] == 'r' && mode[3] == 'p';
+    return fclose(maps) == 0 ? count : -1;
 }
 
-static void what_was_there_goes_on(void **state)
+static long locked_kib(void)
 {
-    char *text = malloc(64), *env;
+    FILE *status = fopen("/proc/self/status", "re");
+    char line[256];
+    long kib = -1;
 
-    (void)state;
-    if (SKIPPED) {
-        free(text);
-        skip();
-    }
-    assert_non_null(text);
-    assert_true(of_files() > 3);
-    counted = 7;
-    assert_int_equal(setenv("HOLDFAST_TEST_PAGES", "before", 1), 0);
-    assert_int_equal(own_pages(), 0);
-    assert_int_equal(of_files(), 0);
-    assert_int_equal(counted, 7);
-    assert_string_equal(constant, "as it was");
-    env = getenv("HOLDFAST_TEST_PAGES");
-    assert_non_null(env);
-    assert_string_equal(env, "before");
-    assert_int_equal(snprintf(text, 64, "%d %s", ++counted, constant), 11);
-    assert_string_equal(text, "8 as it was");
-    free(text);
+    if (!status)
+        return -1;
+    while (fgets(line, sizeof(line), status))
+        (void)sscanf(line, "VmLck: %ld kB", &kib);
+    return fclose(status) == 0 ? kib : -1;
 }
 
-static void a_forked_process_has_them_and_so_has_one_that_asks_again(void **state)
+/* What was there goes on as it was. */
+static bool goes_on(void)
+{
+    char *text = malloc(64), *env = getenv("HOLDFAST_TEST_PAGES");
+    bool good = text && env && strcmp(env, "before") == 0 && strcmp(constant, "as it was") == 0 &&
+                counted == 7 && snprintf(text, 64, "%d %s", counted + 1, constant) == 11 &&
+                strcmp(text, "8 as it was") == 0;
+
+    free(text);
+    return good;
+}
+
+/* In a process of its own: its exit code. */
+static int in_a_child(int (*what)(void))
 {
     int status;
     pid_t pid;
 
+    counted = 7;
+    assert_int_equal(setenv("HOLDFAST_TEST_PAGES", "before", 1), 0);
+    pid = fork();
+    if (pid == 0)
+        _exit(what());
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static int keeps(void)
+{
+    own_pages();
+    return locked_kib() < 1000 ? 1 : !goes_on();
+}
+
+static void the_kernel_keeps_them(void **state)
+{
+    struct rlimit limit;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
+    if (SKIPPED || (geteuid() != 0 && limit.rlim_cur < (8 << 20)))
+        skip();
+    assert_int_equal(in_a_child(keeps), 0);
+}
+
+static int moves(void)
+{
+    static const struct rlimit none = {0, 0};
+    int status;
+    pid_t pid;
+
+    if (setrlimit(RLIMIT_MEMLOCK, &none) < 0 || (geteuid() == 0 && setuid(65534) < 0))
+        return 1;
+    if (of_files() < 4)
+        return 2;
+    own_pages();
+    if (of_files() != 0)
+        return 3;
+    if (!goes_on())
+        return 4;
+    own_pages(); /* again */
+    if (of_files() != 0 || !goes_on())
+        return 5;
+    pid = fork();
+    if (pid == 0)
+        _exit(of_files() != 0 || !goes_on());
+    return waitpid(pid, &status, 0) != pid || status != 0 ? 6 : 0;
+}
+
+static void without_leave_to_lock_memory_they_are_moved(void **state)
+{
     (void)state;
     if (SKIPPED)
         skip();
-    assert_int_equal(own_pages(), 0);
-    assert_int_equal(own_pages(), 0);
-    pid = fork();
-    if (pid == 0)
-        _exit(of_files() == 0 && counted >= 5 ? 0 : 1);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
+    assert_int_equal(in_a_child(moves), 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_there_goes_on),
-        cmocka_unit_test(a_forked_process_has_them_and_so_has_one_that_asks_again),
+        cmocka_unit_test(the_kernel_keeps_them),
+        cmocka_unit_test(without_leave_to_lock_memory_they_are_moved),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,7 @@
 
 #include "tools/common/exit_code.h"
 #include "tools/common/text.h"
+#include "tools/run/own_pages.h"
 #include "tools/run/say.h"
 #include "tools/run/ttl.h"
 
@@ -20,6 +21,8 @@
 #define KILL_LATE_PAUSE_NS (50 * NS_PER_MS)
 #define KILL_COMPLAIN_NS   (1000 * NS_PER_MS)
 #define KILL_GIVE_UP_NS    (10000 * NS_PER_MS)
+
+#define PAGES_AFTER_NS     (100 * NS_PER_MS)
 
 #define TRACED_PAUSE_NS    (200 * NS_PER_MS)
 #define TRACED_PATIENCE_NS (1000 * NS_PER_MS) /* for a tracer that is about to reap */
@@ -186,6 +189,20 @@ void guardian_say_left(const struct guardian *g)
         g->plan->name);
 }
 
+/* Asks for its pages as soon as the job has run for a moment: most that are shorter do without. Until when it may wait. */
+static int64_t look_after_pages(struct guardian *g, int64_t until_ns)
+{
+    int64_t now_ns = timeline_now_ns();
+
+    if (!g->pages_at_ns)
+        g->pages_at_ns = now_ns + PAGES_AFTER_NS;
+    if (now_ns >= g->pages_at_ns) {
+        own_pages();
+        g->pages_at_ns = INT64_MAX;
+    }
+    return until_ns < g->pages_at_ns ? until_ns : g->pages_at_ns;
+}
+
 void guardian_wait(struct guardian *g, int64_t until_ns)
 {
     struct pollfd fds[] = {
@@ -197,7 +214,7 @@ void guardian_wait(struct guardian *g, int64_t until_ns)
         {.fd = g->cgroup.events_fd, .events = POLLPRI},
     };
 
-    timeline_arm(g->timer_fd, until_ns);
+    timeline_arm(g->timer_fd, look_after_pages(g, until_ns));
     if (poll(fds, sizeof(fds) / sizeof(fds[0]), -1) <= 0)
         return;
     if (fds[3].revents)

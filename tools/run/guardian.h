@@ -68,6 +68,8 @@ struct guardian {
     struct witness witness;      /* the outer one's */
     int inner_link_fd, outer_fd; /* the inner one's, until the fork */
     bool peer_gone;
+    int64_t
+        pages_at_ns; /* when it asks for its pages (own_pages.h); 0: it has not waited yet; INT64_MAX: it has asked */
     int64_t kill_since_ns, kill_next_ns; /* 0: not killing */
     struct {
         pid_t pid; /* 0: in the control group only */

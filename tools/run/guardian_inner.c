@@ -14,7 +14,6 @@
 #include "tools/common/text.h"
 #include "tools/run/due.h"
 #include "tools/run/job.h"
-#include "tools/run/own_pages.h"
 #include "tools/run/say.h"
 #include "tools/run/streams.h"
 
@@ -397,7 +396,6 @@ _Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *ti
             "outlive the lock; run it under "
             "'systemd-run --user --scope', or with --no-new-privs",
             g->plan->name);
-    own_pages_keep();
     if (!due_now(g, &code))
         end_not_due(g, code);
     /* (!) Nothing waits from here to the job's start: the nodes have its time by now. */

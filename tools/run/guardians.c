@@ -13,7 +13,6 @@
 #include "tools/common/exit_code.h"
 #include "tools/run/guardian_inner.h"
 #include "tools/run/guardian_outer.h"
-#include "tools/run/own_pages.h"
 #include "tools/run/say.h"
 
 static int pidfd_open_(pid_t pid)
@@ -25,6 +24,17 @@ static int pidfd_open_(pid_t pid)
 static bool may_signal(int own_fd)
 {
     return kill(getpid(), 0) == 0 && syscall(SYS_pidfd_send_signal, own_fd, 0, NULL, 0) == 0;
+}
+
+/* A tracer of both, as `strace -f`, stops them whenever it is stopped itself: by an output that nobody reads, say. */
+static void say_if_traced(const struct guardian *g)
+{
+    pid_t tracer = tree_tracer(&g->tree, getpid());
+
+    if (tracer)
+        say("%s: process %d traces this command; while it keeps the guardians stopped nobody ends "
+            "the job in time",
+            g->plan->name, (int)tracer);
 }
 
 static int prepare(struct guardian *g)
@@ -47,8 +57,7 @@ static int prepare(struct guardian *g)
     g->timer_fd = timeline_timer();
     if (g->timer_fd < 0 || tree_init(&g->tree, 0) < 0)
         return -1;
-    if (own_pages() < 0)
-        return -1;
+    say_if_traced(g);
     say_prepare();
     return tree_leave_alone(&g->tree); /* what is there before the job is no part of it */
 }

@@ -1,6 +1,5 @@
 #include "tools/run/own_pages.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,16 +9,23 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+
+void own_pages(void) {}
+
+#else
+
 #define MOST 512 /* mappings; program, libc and loader have 14 */
 
 struct own_pages_range {
     void *start;
     size_t length;
     int protection;
+    bool of_file;
 };
 
 /* "START-END rwxp OFFSET DEVICE INODE PATH". What is shared is an agent's table, or memory. */
-static bool own_pages_read(const char *line, struct own_pages_range *ret_range, bool *ret_of_file)
+static bool own_pages_read(const char *line, struct own_pages_range *ret_range)
 {
     unsigned long start, end, inode;
     char mode[5];
@@ -28,42 +34,35 @@ static bool own_pages_read(const char *line, struct own_pages_range *ret_range, 
     if (sscanf(line, "%lx-%lx %4s %*x %*x:%*x %lu %n", &start, &end, mode, &inode, &path) != 4 ||
         mode[0] != 'r' || mode[3] != 'p')
         return false;
-    *ret_of_file = inode && strncmp(line + path, "/memfd:", 7) != 0;
     *ret_range = (struct own_pages_range){
         /* NOLINTNEXTLINE(performance-no-int-to-ptr): as the kernel writes it */
         .start = (void *)(uintptr_t)start,
         .length = end - start,
+        .of_file = inode && strncmp(line + path, "/memfd:", 7) != 0,
         .protection =
             PROT_READ | (mode[1] == 'w' ? PROT_WRITE : 0) | (mode[2] == 'x' ? PROT_EXEC : 0),
     };
     return true;
 }
 
-/* Those of files, or all. The number of them; -1 with errno. */
+/* Those of files, or all. The number of them. */
 static int own_pages_find(struct own_pages_range ranges[MOST], bool all)
 {
     FILE *maps = fopen("/proc/self/maps", "re");
     char line[4352]; /* a path is shorter than 4096 */
-    bool of_file;
     int count = 0;
 
     if (!maps)
-        return -1;
-    while (fgets(line, sizeof(line), maps)) {
-        if (count == MOST) {
-            (void)fclose(maps);
-            errno = E2BIG;
-            return -1;
-        }
-        count += own_pages_read(line, &ranges[count], &of_file) && (all || of_file);
-    }
+        return 0;
+    while (count < MOST && fgets(line, sizeof(line), maps))
+        count += own_pages_read(line, &ranges[count]) && (all || ranges[count].of_file);
     (void)fclose(maps);
     return count;
 }
 
 /* (!) In between nothing may write there: no stdio, no allocation. The kernel exchanges the mapping at once, code that runs in it
  * goes on in the copy. */
-static int own_pages_move(int fd, const struct own_pages_range *range, off_t at)
+static int own_pages_move_one(int fd, const struct own_pages_range *range, off_t at)
 {
     for (size_t done = 0; done < range->length;) {
         ssize_t n =
@@ -79,41 +78,29 @@ static int own_pages_move(int fd, const struct own_pages_range *range, off_t at)
                : 0;
 }
 
-int own_pages(void)
+/* For those that the kernel does not promise to keep. */
+static void own_pages_move(const struct own_pages_range *ranges, int count)
 {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    struct own_pages_range *ranges = calloc(MOST, sizeof(*ranges));
-    int count = ranges ? own_pages_find(ranges, false) : -1;
-    int fd = count < 0 ? -1 : memfd_create("holdfast-pages", MFD_CLOEXEC);
+    int fd = memfd_create("holdfast-pages", MFD_CLOEXEC);
     off_t at = 0;
-    int rc = fd < 0 ? -1 : 0;
 
-    for (int i = 0; i < count && rc == 0; i++) {
-        rc = own_pages_move(fd, &ranges[i], at);
+    if (fd < 0)
+        return;
+    for (int i = 0; i < count && own_pages_move_one(fd, &ranges[i], at) == 0; i++)
         at += (off_t)ranges[i].length;
-    }
-    {
-        int error = errno;
-
-        if (fd >= 0)
-            close(fd);
-        free(ranges);
-        if (rc == 0)
-            own_pages_keep();
-        errno = error;
-    }
-    return rc;
-#else
-    return 0;
-#endif
+    close(fd);
 }
 
-void own_pages_keep(void)
+void own_pages(void)
 {
     struct own_pages_range *ranges = calloc(MOST, sizeof(*ranges));
-    int count = ranges ? own_pages_find(ranges, true) : 0;
+    int count = ranges ? own_pages_find(ranges, true) : 0, kept = 0;
 
     for (int i = 0; i < count; i++)
-        (void)mlock(ranges[i].start, ranges[i].length);
+        kept += mlock(ranges[i].start, ranges[i].length) == 0 || !ranges[i].of_file;
+    if (kept < count)
+        own_pages_move(ranges, own_pages_find(ranges, false));
     free(ranges);
 }
+
+#endif

@@ -1,16 +1,12 @@
-/* Program and libraries in memory of the process's own. */
+/* Program and libraries in memory that nothing can take away. */
 #ifndef HOLDFAST_TOOLS_RUN_OWN_PAGES_H
 #define HOLDFAST_TOOLS_RUN_OWN_PAGES_H
 
-/* Moves what is mapped from files, code and data, into memory, at the same addresses (2.6 MiB for this command). (!) From then
- * on no page comes from a file system: where one hangs, an outage of the network say, or has another file in its place, a
- * process that waits for a page of its own code neither kills its job nor ends its output. Forked processes share the memory.
- * Only before a second thread. 0, or -1 with errno. Builds with a sanitizer do nothing. */
-int own_pages(void);
-
-/* Has the kernel keep them, and the stack, where the limit on locked memory allows it (3 MiB): a control group that the job has
- * filled can then neither move them to swap space nor keep the process waiting for a page. A forked process asks again;
- * own_pages() has asked. */
-void own_pages_keep(void);
+/* Has the kernel keep all code and data, and the stack (mlock, 3 MiB, of which processes of one program share most). (!) From then
+ * on the process waits for no page of its own: neither for a file system that hangs, in an outage of the network say, nor for room
+ * in a control group that the job has filled. Where the limit on locked memory (`ulimit -l`) is too low for that, code and data
+ * are moved from their files into memory (2.6 MiB of the process's own), which a process needs to be alone for: no second thread.
+ * A forked process asks for itself. Builds with a sanitizer do nothing. */
+void own_pages(void);
 
 #endif

@@ -522,7 +522,7 @@ bool tree_reap(struct tree *tree, tree_reaped_fn *fn, void *arg)
            (tree->other_count > 0 && !tree->more && !tree->spare && only_others_are_left(tree));
 }
 
-static pid_t tracer_of(const struct tree *tree, pid_t pid)
+pid_t tree_tracer(const struct tree *tree, pid_t pid)
 {
     char path[32], text[1024];
     const char *line;
@@ -554,7 +554,7 @@ bool tree_is_traced(const struct tree *tree, struct tree_traced *ret_traced)
             return false;
     if (!dead.pid)
         return false;
-    *ret_traced = (struct tree_traced){.pid = dead.pid, .tracer = tracer_of(tree, dead.pid)};
+    *ret_traced = (struct tree_traced){.pid = dead.pid, .tracer = tree_tracer(tree, dead.pid)};
     if (ret_traced->tracer)
         (void)read_stat(dirfd(tree->proc), ret_traced->tracer, &tracer);
     memcpy(ret_traced->command, dead.command, sizeof(dead.command));

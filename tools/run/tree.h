@@ -72,6 +72,8 @@ struct tree_traced {
     char command[16], tracer_command[16];
 };
 
+/* Who traces that process (ptrace); 0: nobody, or nobody in sight. */
+pid_t tree_tracer(const struct tree *tree, pid_t pid);
 /* Whether every child that is left is dead, but not ours to reap, since another process traces it. Tells one of them. */
 bool tree_is_traced(const struct tree *tree, struct tree_traced *ret_traced);
 
