@@ -92,12 +92,15 @@ static void begin(hf_client *client) REQUIRES(hfc_locked)
                        hfc_min(client->connect_until_ns - hfc_now(), HFC_HANG_NS), &sock, why,
                        sizeof(why));
     if (status < 0) {
-        bool crowded = status == HF_ENOAGENT && /* the queue is full, or we were too late */
-                       (errno == EAGAIN || errno == EPIPE || errno == ECONNRESET);
+        bool full = status == HF_ENOAGENT && errno == EAGAIN, /* the queue */
+            late = status == HF_ENOAGENT && (errno == EPIPE || errno == ECONNRESET);
 
         free(session);
+        /* (!) The agent has not noticed this try. In a storm the queue has a place for moments only. */
+        if (full)
+            client->backoff_ns = HFC_BACKOFF_FIRST_NS;
         failed(client, status, why);
-        client->crowded = crowded;
+        client->crowded = full || late;
         return;
     }
     hfc_file_keep(&session->sock, sock);

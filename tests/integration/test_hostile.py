@@ -234,6 +234,29 @@ def half_open(run):
     assert agent.err.count("cut off") < 40 * seconds, "the log is flooded"
 
 
+@scenario("one user connects and hangs up without end, by eight processes: another user's jobs start, and the agent turns that user away "
+          "at little cost", needs_root=True, sanitizers=False)
+def knocks(run):
+    agent = system_agent(run)
+    seconds, jobs, took = 8, 8, []
+    crew = [breaker(run, agent, "knock", seconds * 1000, uid=OTHER_UID, stdout=subprocess.PIPE) for _ in range(8)]
+    time.sleep(1)  # what it may do at once is used up, and the queue is full
+    for i in range(jobs):
+        began = time.monotonic()
+        result = run.holdfast("run", "--agent", socket_of(run, agent), f"job-{i}", "true", uid=OTHER_UID - 1)
+        took.append(time.monotonic() - began)
+        assert result.rc == 0, result
+        if time.monotonic() - began > 3:
+            break
+    assert all(process.running for process in crew) or took[-1] > 3, took
+    knocked = sum(map(number_of, crew)) / seconds
+    print(f"# {knocked:.0f} connections a second; a job took {', '.join(f'{t:.2f}' for t in took)} s")
+    for process in crew:
+        assert process.wait() == 0
+    assert knocked > 2000, knocked
+    assert max(took) < 3, took
+
+
 @scenario("names at rest give their room to new ones: long names again and again never fill the table")
 def names_at_rest(run):
     run.redis(1)

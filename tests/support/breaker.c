@@ -4,6 +4,7 @@
  *   breaker SOCKET zero-id|unknown-op|long-note|request-cursor|completion-cursor|datagram|no-hello
  *   breaker SOCKET unread COUNT    asks COUNT times before it reads any answer
  *   breaker SOCKET no-hellos MS    opens connections without a hello as fast as it can, so long
+ *   breaker SOCKET knock MS        connects and closes as fast as it can, so long; prints how often
  *   breaker SOCKET at-once COUNT   so many processes attach at the same instant
  *   breaker SOCKET fill COUNT      attaches so often at most, prints how often it came in, and ends with stdin
  *   breaker SOCKET churn MS        attaches and disconnects as fast as it can, so long; prints how often
@@ -99,6 +100,22 @@ static void no_hellos(const char *path, int ms)
             usleep(200);
         clock_gettime(CLOCK_MONOTONIC, &now);
     } while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < ms);
+}
+
+static int knock(const char *path, int ms)
+{
+    int64_t end = hfc_now() + ms * HF_NS_PER_MS;
+    int count = 0, sock;
+
+    while (hfc_now() < end) {
+        sock = raw_connect(path);
+        if (sock < 0)
+            continue;
+        close(sock);
+        count++;
+    }
+    printf("%d\n", count);
+    return 0;
 }
 
 static int fill(const char *path, int count)
@@ -622,6 +639,8 @@ int main(int argc, char **argv)
         no_hellos(argv[1], argc > 3 ? atoi(argv[3]) : 1000);
         return 0;
     }
+    if (strcmp(kind, "knock") == 0)
+        return knock(argv[1], argc > 3 ? atoi(argv[3]) : 1000);
     if (strcmp(kind, "fill") == 0)
         return fill(argv[1], atoi(argv[3]));
     if (strcmp(kind, "hoard") == 0 || strcmp(kind, "churn") == 0)

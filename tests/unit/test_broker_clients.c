@@ -596,6 +596,33 @@ static void a_user_asks_so_much_a_second(void **state)
     assert_in_range(taken, 25, 27);
 }
 
+static int connections_of(struct user *u)
+{
+    int taken = 0;
+
+    while (taken < 100000 && user_may_connect(clients, u, 0, its_time))
+        taken++;
+    return taken;
+}
+
+/* In the long run the rate; at once as many, and one for each of its places. Its storm costs no other user a connection. */
+static void a_user_connects_so_often_a_second(void **state)
+{
+    struct user *u = user_get(clients, 1234);
+
+    (void)state;
+    config.clients_max = 500;
+    config.clients_per_uid = 200;
+    assert_int_equal(connections_of(u), 1200);
+    pass(100);
+    assert_int_equal(connections_of(u), 100);
+    assert_int_equal(connections_of(user_get(clients, 1235)), 1200);
+    assert_int_equal(connections_of(user_get(clients, (uint32_t)geteuid())), 100000);
+    config.clients_per_uid = 0;
+    pass(60000);
+    assert_int_equal(connections_of(u), 1500);
+}
+
 int main(void)
 {
 #define ROW(test) cmocka_unit_test_setup_teardown(test, make, unmake)
@@ -618,6 +645,7 @@ int main(void)
         ROW(a_user_holds_and_waits_for_so_many),
         ROW(a_users_texts_have_their_share),
         ROW(a_user_asks_so_much_a_second),
+        ROW(a_user_connects_so_often_a_second),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include "libclient/internal.h"
 #include "shm/wire.h"
 #include "tests/support/scratch.h"
 
@@ -286,6 +287,39 @@ static void waits_for_its_turn(void **state)
     rmdir(dir);
 }
 
+/* A full queue is asked at short intervals, however long it is full: the agent does not notice that. */
+static void asks_a_full_queue_again_soon(void **state)
+{
+    char dir[64];
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), first;
+    hf_client *client;
+
+    (void)state;
+    scratch_path(dir, sizeof(dir));
+    assert_non_null(mkdtemp(dir));
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s/sock", dir);
+    assert_int_equal(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(listen(listener, 0), 0);
+    first = fill_queue(&address);
+    OK(hf_connect_start(address.sun_path, &client));
+    for (int64_t end = boottime_ns() + HF_NS_PER_SEC / 2; boottime_ns() < end;) {
+        struct pollfd p = {.fd = hf_fd(client), .events = POLLIN};
+
+        assert_int_equal(hf_connect_result(client), HF_EPENDING);
+        hfc_lock(client);
+        assert_true(client->next_try_ns - boottime_ns() < 50 * HF_NS_PER_MS);
+        hfc_unlock(client);
+        (void)poll(&p, 1, 10);
+        OK(hf_dispatch(client));
+    }
+    hf_disconnect(client);
+    close(first);
+    close(listener);
+    unlink(address.sun_path);
+    rmdir(dir);
+}
+
 static void disconnect_releases(void **state)
 {
     struct fixture f = fixture_start(NULL);
@@ -407,6 +441,7 @@ int main(void)
         cmocka_unit_test(connecting_without_blocking_ends_without_an_agent),
         cmocka_unit_test(comes_again_when_turned_away_without_a_word),
         cmocka_unit_test(waits_for_its_turn),
+        cmocka_unit_test(asks_a_full_queue_again_soon),
         cmocka_unit_test(disconnect_releases),
         cmocka_unit_test(leaks_no_descriptor),
         cmocka_unit_test(does_not_trust_another_users_socket),

@@ -39,10 +39,16 @@
 #define SO_PASSRIGHTS 83
 #endif
 
+/* In the attach socket's queue. (!) It is one for all users, and whoever comes in a storm of connections waits behind so many:
+ * 20 ms; with SOMAXCONN 150. */
+#define QUEUED_MOST 512
 /* Requests of one session in a turn, so that its flood delays the others by so many at most. */
 #define REQUESTS_PER_TURN 16
 /* So that a flood of the attach socket neither keeps its queue full nor the loop from its work. */
 #define ACCEPTS_PER_TURN 16
+/* (!) In place of one that is let in. Many at once make room for all that wait for a place in the queue; of few, the processes
+ * that run take all. */
+#define TURNED_AWAY_FOR_ONE 8
 /* Answers that one session has not read: beyond these no more of its requests are taken. */
 #define UNREAD_MOST  4096
 #define HELLO_WITHIN HF_NS_PER_SEC
@@ -442,10 +448,13 @@ static int peer_pidfd(int fd, uint32_t pid, bool *ret_certain)
     return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
-/* False: no other connection waits to be accepted. */
-static bool let_in(struct clients *clients)
+enum let_in { NOBODY, TURNED_AWAY, LET_IN };
+
+/* NOBODY: no other connection waits to be accepted, or none can be now. */
+static enum let_in let_in(struct clients *clients)
 {
     struct session *s;
+    struct user *user;
     struct ucred cred;
     socklen_t len = sizeof(cred);
     int fd = accept4(clients->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -454,18 +463,21 @@ static bool let_in(struct clients *clients)
     if (fd < 0) {
         if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
             listener_pause(clients);
-        return false;
+        return NOBODY;
     }
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 || !(s = calloc(1, sizeof(*s)))) {
+    /* (!) Nothing is made for one that is turned away: it costs least. */
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 ||
+        !(user = user_get(clients, cred.uid)) ||
+        !user_may_connect(clients, user, STRANGERS_MOST, loop_now(clients->loop))) {
         close(fd);
-        return false;
+        return TURNED_AWAY;
     }
-    s->user = user_get(clients, cred.uid);
-    if (!s->user || !user_may_connect(clients, s->user, STRANGERS_MOST)) {
+    s = calloc(1, sizeof(*s));
+    if (!s) {
         close(fd);
-        free(s);
-        return true;
+        return NOBODY;
     }
+    s->user = user;
     pidfd = peer_pidfd(fd, (uint32_t)cred.pid, &s->process_certain);
     if (pidfd < 0 && (errno == EMFILE || errno == ENFILE))
         listener_pause(clients);
@@ -474,14 +486,14 @@ static bool let_in(struct clients *clients)
             close(pidfd);
         close(fd);
         free(s);
-        return false;
+        return NOBODY;
     }
     if (loop_fd_add(clients->loop, &s->process, pidfd, on_process) < 0) {
         loop_fd_remove(clients->loop, &s->socket);
         close(pidfd);
         close(fd);
         free(s);
-        return false;
+        return NOBODY;
     }
     s->clients = clients;
     s->doorbell = -1;
@@ -499,15 +511,20 @@ static bool let_in(struct clients *clients)
     hf_counter_set(&clients->agent->table, HF_COUNTER_CLIENTS, clients->session_count);
     clients->deaf = false;
     loop_timer_set(clients->loop, &s->hello_timer, hf_time_add(clock_now(), hf_ns(HELLO_WITHIN)));
-    return true;
+    return LET_IN;
 }
 
 static void on_listener(struct loop_fd *watch)
 {
     struct clients *clients = HF_CONTAINER(watch, struct clients, listener);
 
-    for (int i = 0; i < ACCEPTS_PER_TURN && let_in(clients); i++)
-        ;
+    for (int left = ACCEPTS_PER_TURN * TURNED_AWAY_FOR_ONE; left > 0;) {
+        enum let_in what = let_in(clients);
+
+        if (what == NOBODY)
+            return;
+        left -= what == LET_IN ? TURNED_AWAY_FOR_ONE : 1;
+    }
 }
 
 int sessions_create(struct clients *clients)
@@ -556,7 +573,7 @@ static int listen_anew(struct clients *clients, int *ret_fd)
     if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || chmod(path, mode) < 0 ||
         (clients->config->group != (gid_t)-1 &&
          chown(path, (uid_t)-1, clients->config->group) < 0) ||
-        listen(fd, SOMAXCONN) < 0) {
+        listen(fd, QUEUED_MOST) < 0) {
         int saved = errno;
 
         close(fd);

@@ -14,6 +14,10 @@
 #define STRANGERS_OF_ONE 8
 /* A quiet user may ask at once for as much as in this time; above a sweep, else it misses its rate. */
 #define BURST (250 * HF_NS_PER_MS)
+/* Connections of one user in the long run. A quiet user may make as many at once, and one more for each of its places. The
+ * broker needs 20 us for each that it lets in and 10 us for one that it turns away, and in a storm others are queued behind
+ * them. */
+#define CONNECTS_PER_S 1000
 /* Attaches of one user in the long run: each makes and maps memory. A user that is quiet may take all of its places at once. */
 #define ATTACHES_PER_S 50
 /* Between two log lines about a user that asks for too much. */
@@ -83,10 +87,26 @@ static void say_kept(const struct user *u, char *text, size_t size)
         *text = '\0';
 }
 
-bool user_may_connect(const struct clients *clients, const struct user *u, uint32_t strangers)
+/* Counts one more of those that may come every `each` ns in the long run, and within `at_once` ns of it at once. */
+static bool is_in_time(hf_time *until, hf_time now, int64_t each, int64_t at_once)
+{
+    if (hf_time_before(*until, now))
+        *until = now;
+    if (hf_time_since(*until, now).ns >= at_once)
+        return false;
+    *until = hf_time_add(*until, hf_ns(each));
+    return true;
+}
+
+bool user_may_connect(const struct clients *clients, struct user *u, uint32_t strangers,
+                      hf_time now)
 {
     uint32_t most = clients->config->clients_per_uid, all = clients->config->clients_max;
+    const int64_t each = HF_NS_PER_SEC / CONNECTS_PER_S;
 
+    if (!user_is_trusted(u) && !is_in_time(&u->connected_until, now, each,
+                                           each * (CONNECTS_PER_S + (int64_t)(most ? most : all))))
+        return false;
     /* A quarter of these, too, is for root and the agent's user. */
     if (clients->session_count + clients->kept_count >=
         all + strangers - (user_is_trusted(u) ? 0 : strangers / 4))
@@ -136,16 +156,11 @@ int user_judge_rate(const struct clients *clients, struct user *u, hf_time now, 
 
     if (user_is_trusted(u))
         return HF_OK;
-    if (hf_time_before(u->attached_until, now))
-        u->attached_until = now;
-    if (hf_time_since(u->attached_until, now).ns >= at_once) {
-        snprintf(text, size,
-                 "user %" PRIu32 " attaches more than %d times a second; try again later", u->uid,
-                 ATTACHES_PER_S);
-        return HF_ELIMIT;
-    }
-    u->attached_until = hf_time_add(u->attached_until, hf_ns(each));
-    return HF_OK;
+    if (is_in_time(&u->attached_until, now, each, at_once))
+        return HF_OK;
+    snprintf(text, size, "user %" PRIu32 " attaches more than %d times a second; try again later",
+             u->uid, ATTACHES_PER_S);
+    return HF_ELIMIT;
 }
 
 bool user_may_hold(const struct clients *clients, const struct user *u)

@@ -16,9 +16,10 @@ struct user {
     LIST_ENTRY(user) all;
     uint32_t uid;
     unsigned sessions, kept, leases, waiters, queries, listings, groups;
-    uint64_t text_units;    /* of the leases' and waiters' names and notes */
-    hf_time paid_until;     /* when its requests so far will be within its rate */
-    hf_time attached_until; /* when its attaches so far will be within their rate */
+    uint64_t text_units;     /* of the leases' and waiters' names and notes */
+    hf_time paid_until;      /* when its requests so far will be within its rate */
+    hf_time attached_until;  /* when its attaches so far will be within their rate */
+    hf_time connected_until; /* and its connections */
     hf_time tell_again;
 };
 
@@ -28,8 +29,10 @@ bool user_is_trusted(const struct user *u);
 struct user *user_get(struct clients *clients, uint32_t uid);
 void users_destroy(struct clients *clients);
 uint64_t user_text_units(size_t name_len, size_t note_len);
-/* One more connection, of so many beyond clients_max; its hello decides whether it may become a client. */
-bool user_may_connect(const struct clients *clients, const struct user *u, uint32_t strangers);
+/* One more connection, of so many beyond clients_max, counting it in its rate; its hello decides whether it may become a
+ * client. */
+bool user_may_connect(const struct clients *clients, struct user *u, uint32_t strangers,
+                      hf_time now);
 /* Its connection says hello, and is counted already: HF_OK; HF_EFULL, HF_ELIMIT with the limit. `known`: it comes back to
  * a client that is there. */
 int user_judge_attach(const struct clients *clients, const struct user *u, bool known, char *text,
