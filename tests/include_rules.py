@@ -64,7 +64,7 @@ RULES = [
 
 # The core's own system headers: no clock, no socket, no thread, no allocation.
 CORE_HEADERS = {"assert.h", "errno.h", "inttypes.h", "limits.h", "stdarg.h", "stdbool.h", "stddef.h",
-                "stdint.h", "stdio.h", "string.h"}
+                "stdint.h", "stdio.h", "string.h", "sys/queue.h"}
 CORE_CALLS = {"memcpy", "memmove", "memset", "memcmp", "memchr", "strlen", "strcmp", "strncmp", "strstr", "snprintf",
               "vsnprintf", "stpncpy", "abort", "qsort"}
 CORE_CALL_EXTRAS = re.compile(r"^(__\w+_chk|__stack_chk_fail|__assert_fail|_GLOBAL_OFFSET_TABLE_|"

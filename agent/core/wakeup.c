@@ -5,15 +5,14 @@
 #include "agent/core/validity.h"
 #include "shm/assert.h"
 
-#define LASTING_MIN  hf_ms(250) /* between rounds for keys without expiry */
-#define LASTING_MAX  hf_ms(1000)
-#define EXPIRED_MIN  hf_ms(1) /* after the expiry: PTTL is rounded */
-#define EXPIRED_MAX  hf_ms(20)
-#define SPLIT_LEAST  hf_ms(1)
-#define SPLIT_MOST   hf_ms(64)
-#define SPLIT_RTTS   8
-#define SPLITS_MOST  8
-#define BUDGET_BURST 20 /* at once: this part of what one second allows */
+#define LASTING_MIN hf_ms(250) /* between rounds for keys without expiry */
+#define LASTING_MAX hf_ms(1000)
+#define EXPIRED_MIN hf_ms(1) /* after the expiry: PTTL is rounded */
+#define EXPIRED_MAX hf_ms(20)
+#define SPLIT_LEAST hf_ms(1)
+#define SPLIT_MOST  hf_ms(64)
+#define SPLIT_RTTS  8
+#define SPLITS_MOST 8
 
 static uint32_t bit(int node)
 {
@@ -259,21 +258,4 @@ struct wakeup_plan wakeup_next(const struct wakeup *w, uint32_t voting, hf_time 
     else if (plan.nodes)
         plan.step = WAKEUP_QUERY;
     return plan;
-}
-
-void wakeup_budget_init(struct wakeup_budget *b, uint32_t per_second)
-{
-    hf_assert(per_second > 0 && per_second <= HF_NS_PER_SEC, "per_second %u", (unsigned)per_second);
-    *b = (struct wakeup_budget){.each = hf_ns(HF_NS_PER_SEC / per_second),
-                                .ahead = hf_ns(HF_NS_PER_SEC / BUDGET_BURST),
-                                .spent = HF_TIME_PAST};
-}
-
-hf_time wakeup_budget_book(struct wakeup_budget *b, uint32_t commands, hf_time now)
-{
-    hf_time from = hf_time_max(b->spent, now);
-
-    hf_assert(b->each.ns > 0, "commands %u", (unsigned)commands);
-    b->spent = hf_time_add(from, hf_ns(b->each.ns * commands));
-    return hf_time_max(now, hf_time_sub(from, b->ahead));
 }

@@ -12,8 +12,8 @@
  *    rounds: queries of a busy lock do not push it back;
  *  - hosts that split the nodes among them draw a growing time before the next round. A vote that
  *    comes when the round is lost already is part of a split, too.
- * A budget bounds how many queries and rounds by time an agent sends in all. Rounds that notices
- * caused are not counted.
+ * A budget bounds how many queries and rounds by time an agent sends in all, and users take turns
+ * to spend it (agent/core/turns.h). Rounds that notices caused are not counted.
  */
 #ifndef HOLDFAST_AGENT_CORE_WAKEUP_H
 #define HOLDFAST_AGENT_CORE_WAKEUP_H
@@ -94,17 +94,5 @@ void wakeup_won_late(struct wakeup *w, int node, bool winner, hf_dur rtt, uint32
 void wakeup_rest(struct wakeup *w, uint32_t random, hf_time now);
 /* `voting`: the nodes that may vote. */
 struct wakeup_plan wakeup_next(const struct wakeup *w, uint32_t voting, hf_time now);
-
-/* --- the budget: this many commands a second, however many names are waited for --------------- */
-
-struct wakeup_budget {
-    hf_dur each;   /* per command */
-    hf_dur ahead;  /* this much may be spent at once */
-    hf_time spent; /* everything booked so far is due before this */
-};
-
-void wakeup_budget_init(struct wakeup_budget *b, uint32_t per_second);
-/* Books `commands`; they may be sent at the instant returned, `now` or later. */
-hf_time wakeup_budget_book(struct wakeup_budget *b, uint32_t commands, hf_time now);
 
 #endif

@@ -717,6 +717,96 @@ static void the_wait_after_one_that_met_a_holder_is_tracked_at_once(void **state
     }
 }
 
+/* --- turns ------------------------------------------------------------------------------------ */
+
+/* So many names take the agent 200 ms to ask for. */
+#define CROWD 50
+
+/* Its key is another's, on all nodes. */
+static void find_taken(int s, uint64_t id, const char *name, int64_t pttl_ms)
+{
+    struct command *asked[NODES];
+
+    wait_for(s, id, name);
+    for (int i = 0; i < NODES; i++)
+        asked[i] = newest(i);
+    for (int i = 0; i < NODES; i++) {
+        struct link_reply reply = reply_now(asked[i]->sent);
+
+        reply.verdict = VERDICT_TAKEN;
+        reply.holder.pttl_ms = pttl_ms;
+        answer_with(asked[i], reply);
+    }
+    release_answered(release_count - 1);
+}
+
+/* Session 0 waits for a crowd of names, whose keys expire soon. */
+static void crowd_waits(void)
+{
+    char name[16];
+
+    for (int i = 0; i < CROWD; i++) {
+        snprintf(name, sizeof(name), "crowd%d", i);
+        find_taken(0, (uint64_t)i + 1, name, 30);
+    }
+}
+
+/* A round for it is under way: nodes do not answer here. */
+static bool has_round(const char *name)
+{
+    const struct resource *r = resource_find(locks, name, strlen(name));
+
+    return r->work->round != NULL;
+}
+
+static void a_users_many_names_do_not_delay_another_users(void **state)
+{
+    (void)state;
+    crowd_waits();
+    find_taken(1, 1, "mine", 60);
+    pass(100);
+    assert_true(links[0].asked < CROWD + 40); /* many of the others still wait for a turn */
+    assert_true(has_round("mine"));
+}
+
+/* (!) Session 0 was the first. */
+static void nor_that_of_a_name_that_both_wait_for(void **state)
+{
+    (void)state;
+    crowd_waits();
+    find_taken(0, CROWD + 1, "ours", 60);
+    wait_for(1, 1, "ours");
+    pass(100);
+    assert_true(has_round("ours"));
+}
+
+static void nor_where_the_other_user_comes_later(void **state)
+{
+    (void)state;
+    crowd_waits();
+    find_taken(0, CROWD + 1, "ours", 60);
+    pass(90);
+    assert_false(has_round("ours"));
+    wait_for(1, 1, "ours");
+    pass(20);
+    assert_true(has_round("ours"));
+}
+
+static void a_waiter_that_leaves_its_turn_leaves_the_others(void **state)
+{
+    (void)state;
+    crowd_waits();
+    find_taken(0, CROWD + 1, "ours", 60);
+    wait_for(0, CROWD + 2, "ours");
+    find_taken(0, CROWD + 3, "mine", 60);
+    pass(90);
+    assert_false(has_round("ours"));
+    request_cancel(&sessions[0], CROWD + 1);
+    request_cancel(&sessions[0], CROWD + 3);
+    pass(5 * CROWD);
+    assert_true(has_round("ours"));
+}
+
 /* --- try once --------------------------------------------------------------------------------- */
 
 static void a_try_is_answered_by_one_round(void **state)
@@ -1197,7 +1287,7 @@ static void progress_without_room_is_told_later(void **state)
     assert_int_equal(progress_of[1].count, 1);
 }
 
-#define CROWD 100
+#define CROWD 50
 
 static void a_crowd_waits(int s, const char *name, hf_time deadline)
 {
@@ -1714,6 +1804,10 @@ int main(void)
         ROW(a_broken_acquire_is_released_with_its_lease),
         ROW(so_is_one_that_breaks_before_the_round_is_decided),
         ROW(so_is_one_that_breaks_after_its_round),
+        ROW(a_users_many_names_do_not_delay_another_users),
+        ROW(nor_that_of_a_name_that_both_wait_for),
+        ROW(nor_where_the_other_user_comes_later),
+        ROW(a_waiter_that_leaves_its_turn_leaves_the_others),
         ROW(a_try_is_answered_by_one_round),
         ROW(a_later_try_has_a_round_of_its_own),
         ROW(a_try_for_a_lock_of_this_host_asks_no_node),

@@ -351,29 +351,6 @@ TEST(a_vote_after_a_loss_to_a_winner_has_the_node_asked_to_tell)
     assert_int_equal(plan.nodes, 4);
 }
 
-/* --- the budget ------------------------------------------------------------------------------- */
-
-TEST(the_budget_holds_whatever_is_asked)
-{
-    struct wakeup_budget b;
-    int sent = 0;
-
-    wakeup_budget_init(&b, 600);
-    for (int i = 0; i < 1000; i++)
-        if (wakeup_budget_book(&b, 3, at(0)).ns <= at(SEC).ns)
-            sent += 3;
-    assert_in_range(sent, 590, 640);
-}
-
-TEST(the_budget_lets_few_pass_at_once)
-{
-    struct wakeup_budget b;
-
-    wakeup_budget_init(&b, 600);
-    for (int i = 0; i < 100; i++)
-        assert_time(wakeup_budget_book(&b, 3, at(i * 100 * MS)), at(i * 100 * MS));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -400,8 +377,6 @@ int main(void)
         cmocka_unit_test(a_vote_after_the_loss_counts_as_free),
         cmocka_unit_test(votes_after_the_loss_are_splits_and_the_time_grows),
         cmocka_unit_test(a_vote_after_a_loss_to_a_winner_has_the_node_asked_to_tell),
-        cmocka_unit_test(the_budget_holds_whatever_is_asked),
-        cmocka_unit_test(the_budget_lets_few_pass_at_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

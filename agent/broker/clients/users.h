@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "agent/core/turns.h"
 #include "shm/nstime.h"
 
 struct clients;
@@ -21,6 +22,7 @@ struct user {
     hf_time attached_until;  /* when its attaches so far will be within their rate */
     hf_time connected_until; /* and its connections */
     hf_time tell_again;
+    struct turns_user turns; /* of its waiters, to have nodes asked */
 };
 
 /* Root or the agent's user, whom the host could not keep from anything. */

@@ -79,6 +79,7 @@ void waiter_free(struct waiter *w)
     loop_timer_cancel(locks->loop, &w->tell);
     if (handoff_is_to(w->resource, w))
         handoff_forget_waiter(w->resource->work->handoff);
+    wakeups_left(w);
     TAILQ_REMOVE(&w->resource->work->waiters, w, queue);
     if (waiter_tries(w))
         w->resource->work->tries--;
@@ -483,6 +484,7 @@ void waiters_join(struct waiter *w)
         hear_stalled(w, now);
     } else {
         hear_of_others(w);
+        wakeups_joined(w);
         waiters_kick(r);
     }
 }

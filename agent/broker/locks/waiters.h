@@ -11,6 +11,7 @@
 #include "agent/base/thread_role.h"
 #include "agent/broker/locks/resources.h"
 #include "agent/core/timing.h"
+#include "agent/core/turns.h"
 #include "shm/wire.h"
 
 struct session;
@@ -30,7 +31,8 @@ struct waiter {
     hf_time deadline; /* HF_TIME_PAST: try once; HF_TIME_NEVER */
     struct loop_timer timer;
     struct timing timing;
-    struct holder who; /* of what it will hold */
+    struct holder who;      /* of what it will hold */
+    struct turns_want want; /* of a query or a round by time */
     bool guarded, contended;
     /* (!) Its hand-off is undone, and the journal may name it as the owner until the lease has ended: no answer
      * before. */

@@ -10,12 +10,14 @@
 #include "agent/base/clock.h"
 #include "agent/base/random.h"
 #include "agent/broker/clients/sessions.h"
+#include "agent/broker/clients/users.h"
 #include "agent/broker/locks/handoffs.h"
 #include "agent/broker/locks/locks.h"
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/locks/rounds.h"
 #include "agent/broker/locks/waiters.h"
 #include "agent/broker/nodes/nodes.h"
+#include "agent/core/turns.h"
 #include "agent/core/wakeup.h"
 #include "shm/assert.h"
 #include "shm/index.h"
@@ -33,7 +35,7 @@ struct waited {
     struct wakeup wakeup;
     int failed;     /* HF_EBUSY, HF_ENOQUORUM: outcome of its last round; the next one waits */
     bool foreign;   /* and no agent's key was in its way: that turn needs no gap behind it */
-    hf_time booked; /* when the budget allows the next step; HF_TIME_PAST: nothing is booked */
+    bool queued;    /* the next step is due, and waits for a turn of each waiter's user */
     unsigned looks; /* without a final answer */
     size_t key_len;
     uint8_t key[];
@@ -42,9 +44,12 @@ struct waited {
 LIST_HEAD(waited_list, waited);
 
 struct wakeups {
+    struct loop *loop;
     struct waited_list all;
     struct waited_list buckets[BUCKETS];
-    struct wakeup_budget budget;
+    struct turns turns;
+    struct loop_timer turn;     /* set while anything is queued */
+    const struct waited *taken; /* its turn has come just now */
 };
 
 static struct waited_list *bucket_of(struct locks *locks, const void *key, size_t key_len)
@@ -111,16 +116,58 @@ static void look(struct waited *w, uint32_t nodes, hf_time now)
     }
 }
 
-/* Whether the budget allows it now; if not, `ret_at` says when. */
-static bool affords(struct waited *w, uint32_t commands, hf_time now, hf_time *ret_at)
+/* It waits in the queue of each user who waits for the name: however many other names one of them
+ * has there, the others' turns come as soon as without that user. */
+static void wakeups_queue(struct waited *w, hf_time now)
 {
-    if (w->booked.ns == HF_TIME_PAST.ns)
-        w->booked = wakeup_budget_book(&w->locks->wakeups->budget, commands, now);
-    if (!hf_time_reached(now, w->booked)) {
-        *ret_at = w->booked;
+    struct wakeups *wakeups = w->locks->wakeups;
+    struct waiter *waiter;
+
+    if (w->queued)
+        return;
+    w->queued = true;
+    TAILQ_FOREACH (waiter, &w->resource->work->waiters, queue)
+        turns_want(&wakeups->turns, &waiter->session->user->turns, &waiter->want);
+    if (!heap_has(&wakeups->turn.item))
+        (void)loop_timer_set(w->locks->loop, &wakeups->turn, turns_next(&wakeups->turns, now));
+}
+
+static void wakeups_unqueue(struct waited *w)
+{
+    struct waiter *waiter;
+
+    if (!w->queued)
+        return;
+    w->queued = false;
+    TAILQ_FOREACH (waiter, &w->resource->work->waiters, queue)
+        turns_drop(&w->locks->wakeups->turns, &waiter->want);
+}
+
+void wakeups_joined(struct waiter *waiter)
+{
+    struct waited *w = waiter->resource->work->waited;
+
+    if (w && w->queued)
+        turns_want(&w->locks->wakeups->turns, &waiter->session->user->turns, &waiter->want);
+}
+
+void wakeups_left(struct waiter *waiter)
+{
+    turns_drop(&resource_locks(waiter->resource)->wakeups->turns, &waiter->want);
+}
+
+/* Whether the commands may be sent now; if not, `ret_at` is never, for the turn wakes it. */
+static bool wakeups_afford(struct waited *w, uint32_t commands, hf_time now, hf_time *ret_at)
+{
+    struct wakeups *wakeups = w->locks->wakeups;
+
+    if (wakeups->taken != w &&
+        (turns_wanted(&wakeups->turns) || hf_time_before(now, turns_next(&wakeups->turns, now)))) {
+        wakeups_queue(w, now);
+        *ret_at = HF_TIME_NEVER;
         return false;
     }
-    w->booked = HF_TIME_PAST;
+    turns_spend(&wakeups->turns, commands, now);
     return true;
 }
 
@@ -138,10 +185,10 @@ bool wakeups_due(struct resource *r, hf_time now)
     if (plan.step == WAKEUP_ROUND && hf_time_before(now, r->work->yield_until))
         plan = (struct wakeup_plan){WAKEUP_WAIT, 0, r->work->yield_until};
     if (plan.step == WAKEUP_QUERY &&
-        affords(w, (uint32_t)__builtin_popcount(plan.nodes), now, &plan.at)) {
+        wakeups_afford(w, (uint32_t)__builtin_popcount(plan.nodes), now, &plan.at)) {
         look(w, plan.nodes, now);
         plan = wakeup_next(&w->wakeup, voting(locks, now), now);
-    } else if (plan.step == WAKEUP_POLL && affords(w, (uint32_t)locks->n, now, &plan.at)) {
+    } else if (plan.step == WAKEUP_POLL && wakeups_afford(w, (uint32_t)locks->n, now, &plan.at)) {
         hf_counter_add(&locks->agent->table, HF_COUNTER_POLLS, 1);
         return true;
     } else if (plan.step == WAKEUP_ROUND) {
@@ -150,6 +197,37 @@ bool wakeups_due(struct resource *r, hf_time now)
     }
     (void)loop_timer_set(locks->loop, &r->work->retry, plan.at);
     return false;
+}
+
+static void wakeups_step(struct resource *r, hf_time now) IN_BROKER_THREAD
+{
+    if (!heap_has(&r->work->retry.item))
+        return;
+    loop_timer_cancel(resource_locks(r)->loop, &r->work->retry);
+    if (wakeups_due(r, now))
+        waiters_kick(r);
+}
+
+/* Serves users in turns, as far as the budget goes. */
+static void wakeups_on_turn(struct loop_timer *timer, hf_time now)
+{
+    struct wakeups *wakeups = HF_CONTAINER(timer, struct wakeups, turn);
+    struct turns_want *want;
+
+    is_broker_thread();
+    while (hf_time_reached(now, turns_next(&wakeups->turns, now)) &&
+           (want = turns_take(&wakeups->turns))) {
+        struct resource *r = HF_CONTAINER(want, struct waiter, want)->resource;
+        struct waited *w = r->work->waited;
+
+        hf_assert(w && w->queued, "slot %u", (unsigned)r->slot);
+        wakeups_unqueue(w);
+        wakeups->taken = w;
+        wakeups_step(r, now);
+        wakeups->taken = NULL;
+    }
+    if (turns_wanted(&wakeups->turns))
+        (void)loop_timer_set(wakeups->loop, timer, turns_next(&wakeups->turns, now));
 }
 
 /* More is known, so the next step may be another. It is not taken from here: it may end other names that
@@ -214,7 +292,6 @@ static struct waited *waited_new(struct resource *r, const void *key, size_t key
         return NULL;
     w->locks = locks;
     w->resource = r;
-    w->booked = HF_TIME_PAST;
     w->key_len = key_len;
     memcpy(w->key, key, key_len);
     wakeup_init(&w->wakeup, locks->n, locks->q);
@@ -247,7 +324,7 @@ bool wakeups_round(struct round *round)
         return false;
     r->work->waited->failed = HF_OK;
     r->work->waited->foreign = false;
-    r->work->waited->booked = HF_TIME_PAST;
+    wakeups_unqueue(r->work->waited);
     wakeup_round(&r->work->waited->wakeup);
     return tracked;
 }
@@ -340,6 +417,7 @@ void wakeups_forget(struct resource *r)
 
     if (!w)
         return;
+    wakeups_unqueue(w);
     r->work->waited = NULL;
     w->resource = NULL;
     LIST_REMOVE(w, same_bucket);
@@ -366,11 +444,8 @@ void wakeups_noticed(struct locks *locks, int node, const void *key, size_t key_
             think_again(w, now);
     }
     /* Most often there is only one, and it does not wait for the loop's next turn. */
-    if (first && heap_has(&first->work->retry.item)) {
-        loop_timer_cancel(locks->loop, &first->work->retry);
-        if (wakeups_due(first, now))
-            waiters_kick(first);
-    }
+    if (first)
+        wakeups_step(first, now);
 }
 
 void wakeups_telling(struct locks *locks, int node, bool can)
@@ -391,7 +466,9 @@ int wakeups_create(struct locks *locks)
     locks->wakeups = calloc(1, sizeof(*locks->wakeups));
     if (!locks->wakeups)
         return HF_ENOMEM;
-    wakeup_budget_init(&locks->wakeups->budget, (uint32_t)(WAKEUP_PER_S * locks->n));
+    locks->wakeups->loop = locks->loop;
+    locks->wakeups->turn.fn = wakeups_on_turn;
+    turns_init(&locks->wakeups->turns, (uint32_t)(WAKEUP_PER_S * locks->n));
     return HF_OK;
 }
 
@@ -399,7 +476,10 @@ void wakeups_destroy(struct locks *locks)
 {
     struct waited *w;
 
-    while (locks->wakeups && (w = LIST_FIRST(&locks->wakeups->all))) {
+    if (!locks->wakeups)
+        return;
+    loop_timer_cancel(locks->loop, &locks->wakeups->turn);
+    while ((w = LIST_FIRST(&locks->wakeups->all))) {
         LIST_REMOVE(w, all);
         free(w);
     }
