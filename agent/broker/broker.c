@@ -368,7 +368,7 @@ static int create_rooms(struct broker *b)
         return HF_ESYS;
     if ((rc = resolver_create(b->loop, &b->resolver)) < 0 ||
         (rc = nodes_create(agent, b->loop, b->resolver, &of_nodes, &b->nodes)) < 0 ||
-        (rc = clients_create(agent, b->loop, &of_clients, &b->clients)) < 0 ||
+        (rc = sessions_create(agent, b->loop, &of_clients, &b->clients)) < 0 ||
         (rc = locks_create(agent, b->loop, b->nodes, b->clients, hash_key, &of_locks, &b->locks)) <
             0 ||
         (rc = groups_create(agent, b->loop, &b->groups)) < 0 ||

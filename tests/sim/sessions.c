@@ -231,11 +231,16 @@ static void no_sweep(struct loop_timer *timer, hf_time now)
     (void)now;
 }
 
-int sessions_create(struct clients *clients)
+int sessions_create(struct agent *agent, struct loop *loop, const struct clients_owner *owner,
+                    struct clients **ret_clients)
 {
-    clients->sweep.fn = no_sweep;
-    LIST_INIT(&clients->sessions);
-    TAILQ_INIT(&clients->active);
+    int rc = clients_create(agent, loop, owner, ret_clients);
+
+    if (rc < 0)
+        return rc;
+    (*ret_clients)->sweep.fn = no_sweep;
+    LIST_INIT(&(*ret_clients)->sessions);
+    TAILQ_INIT(&(*ret_clients)->active);
     return HF_OK;
 }
 

@@ -89,7 +89,7 @@ static int make(void **state)
     snprintf(agent.socket_path, sizeof(agent.socket_path), "%s/sock", dir);
     end_within = take_datagrams = false;
     last_request = 0;
-    assert_int_equal(clients_create(&agent, loop, &owner, &clients), HF_OK);
+    assert_int_equal(sessions_create(&agent, loop, &owner, &clients), HF_OK);
     assert_int_equal(sessions_listen(clients), HF_OK);
     sessions_start(clients);
     heard[0] = '\0';

@@ -24,6 +24,10 @@
 #include "shm/status.h"
 #include "shm/version.h"
 
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
+
 static void welcome_init(const struct clients *clients, struct hf_welcome *w)
 {
     const struct hf_table_header *h = clients->agent->table.header;
@@ -41,12 +45,12 @@ static void welcome_init(const struct clients *clients, struct hf_welcome *w)
     snprintf(w->version, sizeof(w->version), "%s", HOLDFAST_VERSION);
 }
 
-static void turn_away(struct session *s, struct hf_welcome *w, int status) IN_BROKER_THREAD
+static bool turn_away(struct session *s, struct hf_welcome *w, int status) IN_BROKER_THREAD
 {
     w->status = status;
     hf_counter_add(&s->clients->agent->table, HF_COUNTER_REFUSED, 1);
     (void)send(s->socket.fd, w, sizeof(*w), MSG_DONTWAIT | MSG_NOSIGNAL);
-    session_end(s, NULL);
+    return false;
 }
 
 /* The client that a cookie belongs to, if this caller may use it. */
@@ -195,25 +199,31 @@ static void say_no_descriptors(char *text, size_t size, int error)
         snprintf(text, size, "the agent has no room for a client: %s", strerror(error));
 }
 
-void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
+void attach_pass_descriptors(int fd, bool on)
+{
+    int value = on;
+
+    /* Before Linux 6.16 it cannot be forbidden: broker_rouse(). */
+    (void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &value, sizeof(value));
+}
+
+bool attach_hello(struct session *s, const struct hf_hello *h, size_t length)
 {
     struct clients *clients = s->clients;
     struct hf_welcome w;
     struct client *c;
     int fds[HF_WELCOME_FDS] = {-1, -1, -1, -1};
+    bool welcome = false;
     int rc;
 
     welcome_init(clients, &w);
     rc = judge(s, h, length, &w);
-    if (rc < 0) {
-        turn_away(s, &w, rc);
-        return;
-    }
+    if (rc < 0)
+        return turn_away(s, &w, rc);
     c = client_resume(s, h);
     if (!c && h->role == HF_ROLE_GUARDIAN) {
         snprintf(w.text, sizeof(w.text), "the lease that this guardian belongs to is over");
-        turn_away(s, &w, HF_ELOST);
-        return;
+        return turn_away(s, &w, HF_ELOST);
     }
     if (hf_table_readonly_fd(&clients->agent->table, &fds[HF_FD_TABLE]) < 0 ||
         (fds[HF_FD_DOORBELL] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0 ||
@@ -223,7 +233,7 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
         if (log_allows(&clients->no_fds, LOG_LIMIT, clock_now()))
             log_error("a client is turned away, for want of descriptors: %s", strerror(errno));
         say_no_descriptors(w.text, sizeof(w.text), errno);
-        turn_away(s, &w, HF_EFULL);
+        (void)turn_away(s, &w, HF_EFULL);
         goto close_fds;
     }
     if (c)
@@ -232,7 +242,7 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
         c = client_first(s, h, w.cookie);
     if (!c) {
         hf_ring_agent_destroy(&s->ring);
-        turn_away(s, &w, HF_ENOMEM);
+        (void)turn_away(s, &w, HF_ENOMEM);
         goto close_fds;
     }
     w.client_id = (uint32_t)c->id;
@@ -243,7 +253,7 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
     s->doorbell = fds[HF_FD_DOORBELL];
     /* Before the welcome, which the guardian answers with its job's group. */
     if (h->role == HF_ROLE_GUARDIAN && session_is_own(s))
-        session_pass_descriptors(s->socket.fd, true);
+        attach_pass_descriptors(s->socket.fd, true);
     rights_know_groups(s);
     LIST_INSERT_HEAD(&c->sessions, s, of_client);
     loop_timer_cancel(clients->loop, &s->hello_timer);
@@ -254,7 +264,6 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
         if (epoll_ctl(clients->doorbell_epoll, EPOLL_CTL_ADD, s->doorbell, &event) < 0 ||
             !send_welcome(s, &w, fds)) {
             fds[HF_FD_DOORBELL] = -1;
-            session_end(s, NULL);
             goto close_fds;
         }
     }
@@ -264,26 +273,24 @@ void attach_hello(struct session *s, const struct hf_hello *h, size_t length)
         client_ghost_end(c);
     else
         c->joined = s->guardian = true;
+    welcome = true;
 
 close_fds:
     for (int i = 0; i < HF_WELCOME_FDS; i++)
         if (fds[i] >= 0)
             close(fds[i]);
+    return welcome;
 }
 
-void attach_admit(struct session *s)
+int attach_admit(struct session *s)
 {
     struct clients *clients = s->clients;
     int rc = kept_admit(clients, &s->ring, &s->kept);
 
-    if (rc == HF_EPENDING)
-        return;
-    if (rc < 0) {
-        session_end(s, "memory of its rings is missing, which it has to allocate");
-        return;
-    }
+    if (rc != HF_OK)
+        return rc;
     s->beats = beats_new(hf_ring_take_beats(&s->ring)); /* without memory no beat is seen */
     if (!s->guardian)
         clients->owner.rebound(clients->owner.arg, s);
-    session_admitted(s);
+    return HF_OK;
 }

@@ -13,7 +13,6 @@
 
 #include "agent/base/log.h"
 #include "agent/base/thread_role.h"
-#include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
 #include "shm/assert.h"
 #include "shm/process.h"
@@ -213,7 +212,6 @@ int clients_create(struct agent *agent, struct loop *loop, const struct clients_
                    struct clients **ret_clients)
 {
     struct clients *clients = calloc(1, sizeof(*clients));
-    int rc;
 
     if (!clients)
         return HF_ENOMEM;
@@ -224,11 +222,6 @@ int clients_create(struct agent *agent, struct loop *loop, const struct clients_
     look_at_proc(clients->config);
     LIST_INIT(&clients->all);
     LIST_INIT(&clients->users);
-    rc = sessions_create(clients);
-    if (rc < 0) {
-        free(clients);
-        return rc;
-    }
     *ret_clients = clients;
     return HF_OK;
 }

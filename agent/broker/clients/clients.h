@@ -86,7 +86,7 @@ struct clients {
     unsigned rules_read; /* how often */
 };
 
-/* HF_ENOMEM, HF_ESYS with errno. */
+/* Without sessions: sessions_create() makes both. HF_ENOMEM. */
 int clients_create(struct agent *agent, struct loop *loop, const struct clients_owner *owner,
                    struct clients **ret_clients);
 /* A reload: who is attached already stays. */

@@ -35,9 +35,6 @@
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
 #endif
-#ifndef SO_PASSRIGHTS
-#define SO_PASSRIGHTS 83
-#endif
 
 /* In the attach socket's queue. (!) It is one for all users, and whoever comes in a storm of connections waits behind so many:
  * 20 ms; with SOMAXCONN 150. */
@@ -329,21 +326,22 @@ bool sessions_serve(struct clients *clients)
     return again || lively;
 }
 
-void session_admitted(struct session *s)
-{
-    s->admitted = true;
-    wake_later(s); /* its leases may have changed meanwhile */
-    session_activate(s);
-}
-
 /* The first look that finds its memory allocated lets it in. */
 static void session_look(struct session *s) IN_BROKER_THREAD
 {
-    if (s->admitted || !s->client) {
-        session_activate(s);
+    int rc = s->admitted || !s->client ? HF_OK : attach_admit(s);
+
+    if (rc == HF_EPENDING)
+        return;
+    if (rc < 0) {
+        session_end(s, "memory of its rings is missing, which it has to allocate");
         return;
     }
-    attach_admit(s);
+    if (s->client && !s->admitted) {
+        s->admitted = true;
+        wake_later(s); /* its leases may have changed meanwhile */
+    }
+    session_activate(s);
 }
 
 static void on_doorbells(struct loop_fd *watch)
@@ -422,19 +420,11 @@ static void on_socket(struct loop_fd *watch)
         session_end(s, NULL);
     else if (s->client)
         session_end(s, "a datagram after the hello");
-    else
-        attach_hello(s, &hello, (size_t)n);
+    else if (!attach_hello(s, &hello, (size_t)n))
+        session_end(s, NULL);
 }
 
 /* --- the attach socket ------------------------------------------------------------------------ */
-
-void session_pass_descriptors(int fd, bool on)
-{
-    int value = on;
-
-    /* Before Linux 6.16 it cannot be forbidden: broker_rouse(). */
-    (void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &value, sizeof(value));
-}
 
 static int peer_pidfd(int fd, uint32_t pid, bool *ret_certain)
 {
@@ -527,24 +517,33 @@ static void on_listener(struct loop_fd *watch)
     }
 }
 
-int sessions_create(struct clients *clients)
+int sessions_create(struct agent *agent, struct loop *loop, const struct clients_owner *owner,
+                    struct clients **ret_clients)
 {
-    int rc;
+    struct clients *clients;
+    int rc = clients_create(agent, loop, owner, &clients);
 
+    if (rc < 0)
+        return rc;
     LIST_INIT(&clients->sessions);
     TAILQ_INIT(&clients->active);
     TAILQ_INIT(&clients->woken);
-    hf_counter_set(&clients->agent->table, HF_COUNTER_CLIENTS_MAX, clients->config->clients_max);
+    hf_counter_set(&agent->table, HF_COUNTER_CLIENTS_MAX, clients->config->clients_max);
     clients->sweep.fn = on_sweep;
     kept_create(clients);
-    clients->doorbell_epoll = epoll_create1(EPOLL_CLOEXEC);
     clients->listener.fd = -1;
-    if (clients->doorbell_epoll < 0)
-        return HF_ESYS;
-    rc = loop_fd_add(clients->loop, &clients->doorbells, clients->doorbell_epoll, on_doorbells);
-    if (rc < 0)
-        close(clients->doorbell_epoll);
-    return rc;
+    clients->doorbell_epoll = epoll_create1(EPOLL_CLOEXEC);
+    rc = clients->doorbell_epoll < 0
+             ? HF_ESYS
+             : loop_fd_add(loop, &clients->doorbells, clients->doorbell_epoll, on_doorbells);
+    if (rc < 0) {
+        if (clients->doorbell_epoll >= 0)
+            close(clients->doorbell_epoll);
+        clients_destroy(clients);
+        return rc;
+    }
+    *ret_clients = clients;
+    return HF_OK;
 }
 
 void sessions_start(struct clients *clients)
@@ -569,7 +568,7 @@ static int listen_anew(struct clients *clients, int *ret_fd)
         return HF_ESYS;
     (void)unlink(path); /* the agent's lock is held: nobody else listens here */
     /* Before anybody connects. A descriptor that comes may be a file whose last close blocks, and it would be here. */
-    session_pass_descriptors(fd, false);
+    attach_pass_descriptors(fd, false);
     if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || chmod(path, mode) < 0 ||
         (clients->config->group != (gid_t)-1 &&
          chown(path, (uid_t)-1, clients->config->group) < 0) ||

@@ -55,8 +55,9 @@ struct session {
     LIST_HEAD(, inquiry) inquiries;
 };
 
-/* HF_ENOMEM, HF_ESYS with errno. Part of clients_create(). */
-int sessions_create(struct clients *clients);
+/* Makes the clients, too. HF_ENOMEM, HF_ESYS with errno. */
+int sessions_create(struct agent *agent, struct loop *loop, const struct clients_owner *owner,
+                    struct clients **ret_clients);
 /* Listens on agent->socket_path. HF_ESYS with errno. */
 int sessions_listen(struct clients *clients);
 /* In the broker's thread. */
@@ -67,8 +68,6 @@ bool sessions_serve(struct clients *clients) IN_BROKER_THREAD;
 /* Last in a turn, after what it wrote has left: wakes the clients that were answered, or whose leases changed. Where
  * there was nothing to do but to look for requests, others may have the processor. */
 void sessions_wake(struct clients *clients) IN_BROKER_THREAD;
-/* From here on its rings are looked at. */
-void session_admitted(struct session *s) IN_BROKER_THREAD;
 /* Answers request `id`. Without room in the ring the answer waits until the client has read some. */
 void session_answer(struct session *s, const struct hf_completion_entry *answer) IN_BROKER_THREAD;
 /* A completion that comes before the answer to a request. HF_ENOMEM: it was not sent. */
@@ -85,11 +84,15 @@ static inline bool session_is_own(const struct session *s)
 {
     return s->uid == 0 || s->uid == geteuid();
 }
+
+/* --- attach.c, for sessions.c alone ----------------------------------------------------------- */
+
 /* Whether the kernel takes descriptors for this socket, and for those accepted from it (SO_PASSRIGHTS, Linux 6.16). */
-void session_pass_descriptors(int fd, bool on);
-/* In attach.c: judges a hello and sends the welcome. */
-void attach_hello(struct session *s, const struct hf_hello *hello, size_t length) IN_BROKER_THREAD;
-/* In attach.c: looks whether its client has allocated the rings. Until then nothing is asked, answered or beaten. May end the session. */
-void attach_admit(struct session *s) IN_BROKER_THREAD;
+void attach_pass_descriptors(int fd, bool on);
+/* Judges a hello and sends the welcome. False: it was turned away, and its session is to end. */
+bool attach_hello(struct session *s, const struct hf_hello *hello, size_t length) IN_BROKER_THREAD;
+/* Looks whether its client has allocated the rings: until then nothing is asked, answered or beaten. HF_EPENDING; or an error,
+ * by which its session is to end. */
+int attach_admit(struct session *s) IN_BROKER_THREAD;
 
 #endif
