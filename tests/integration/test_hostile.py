@@ -105,6 +105,28 @@ def shared_memory(run):
     assert attempt.wait() != 0
 
 
+@scenario("a user who reads no answers costs the agent no more than 8,192 of them, in however many sessions", sanitizers=False,
+          needs_root=True)
+def hoarded_answers(run):
+    def memory_kib():
+        return int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{agent.pid}/status").read_text()).group(1))
+
+    agent = system_agent(run)
+    before = memory_kib()
+    hoarders = [breaker(run, agent, "unread", 4000, uid=OTHER_UID) for _ in range(12)]
+    taken = -1
+    while taken < (taken := counters(run)["requests"]):  # until it takes no more
+        time.sleep(1 * SLOW)
+    assert taken > 8192, "they asked for less"
+    assert taken < 8192 + len(hoarders) * 200, "it keeps more"
+    assert memory_kib() - before < 12000, (before, memory_kib())
+    with steady(run, agent) as report:  # others are served
+        time.sleep(1)
+        assert report()["lost"] == 0
+    for hoarder in hoarders:
+        hoarder.kill()
+
+
 @scenario("a lease is not to be had with its holder's cookie, slot and generation: not by another user, not by another "
           "process", needs_root=True)
 def stolen_cookie(run):

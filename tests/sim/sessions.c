@@ -155,7 +155,7 @@ static struct session *session_new(struct clients *clients, uint32_t pid, uint32
     LIST_INIT(&s->waiters);
     LIST_INIT(&s->queries);
     LIST_INIT(&s->listings);
-    answers_init(&s->answers, NULL);
+    answers_init(&s->answers, NULL, &s->user->unread);
     (void)loop_fd_add(clients->loop, &s->process, proc_pidfd(pid), on_process);
     LIST_INSERT_HEAD(&clients->sessions, s, all);
     clients->session_count++;

@@ -30,6 +30,7 @@ struct fixture {
     struct hf_ring_agent ring;
     struct hf_ring_client client;
     struct answers answers;
+    unsigned of_user;     /* with what others of its user have */
     uint64_t asked, read; /* numbers of the last request taken and of the last answer read */
 };
 
@@ -41,7 +42,8 @@ static int set_up(void **state)
     assert_non_null(f);
     assert_int_equal(hf_ring_agent_create(&f->ring, &requests, &completions), 0);
     assert_int_equal(hf_ring_client_map(requests, completions, NULL, &f->client), 0);
-    answers_init(&f->answers, &f->ring);
+    f->of_user = 7;
+    answers_init(&f->answers, &f->ring, &f->of_user);
     out_of_memory = false;
     *state = f;
     return 0;
@@ -186,6 +188,7 @@ static void what_has_no_room_waits_in_its_order(void **state)
     assert_true(f->answers.posted);
     f->answers.posted = false;
     assert_int_equal(f->answers.waiting_count, 100 - HF_RING_ENTRIES);
+    assert_int_equal(f->of_user, 7 + 100 - HF_RING_ENTRIES);
     answers_flush(&f->answers);
     assert_false(f->answers.posted); /* no room yet */
     while (f->read < 100) {
@@ -196,6 +199,7 @@ static void what_has_no_room_waits_in_its_order(void **state)
     assert_int_equal(f->answers.owed, 0);
     assert_int_equal(f->answers.spare_count, 0);
     assert_int_equal(f->answers.waiting_count, 0);
+    assert_int_equal(f->of_user, 7);
 }
 
 static void without_memory_no_more_is_taken_than_can_be_answered(void **state)

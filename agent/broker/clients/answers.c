@@ -51,9 +51,17 @@ static void list_free(struct answer_list *list)
     }
 }
 
-void answers_init(struct answers *a, struct hf_ring_agent *ring)
+static void count_waiting(struct answers *a, int change)
 {
-    *a = (struct answers){.ring = ring};
+    hf_assert(change > 0 || (a->waiting_count > 0 && *a->waiting_of_user > 0),
+              "waiting %u, %u of its user", (unsigned)a->waiting_count, *a->waiting_of_user);
+    a->waiting_count += (unsigned)change;
+    *a->waiting_of_user += (unsigned)change;
+}
+
+void answers_init(struct answers *a, struct hf_ring_agent *ring, unsigned *waiting_of_user)
+{
+    *a = (struct answers){.ring = ring, .waiting_of_user = waiting_of_user};
     STAILQ_INIT(&a->waiting);
     STAILQ_INIT(&a->spare);
 }
@@ -62,6 +70,8 @@ void answers_free(struct answers *a)
 {
     list_free(&a->waiting);
     list_free(&a->spare);
+    if (a->waiting_count)
+        *a->waiting_of_user -= a->waiting_count;
     a->waiting_count = a->spare_count = 0;
 }
 
@@ -97,7 +107,7 @@ static void wait_for_room(struct answers *a, struct answer *answer,
 {
     answer->entry = *entry;
     STAILQ_INSERT_TAIL(&a->waiting, answer, queue);
-    a->waiting_count++;
+    count_waiting(a, 1);
 }
 
 static bool put_in_ring(struct answers *a, const struct hf_completion_entry *entry)
@@ -165,9 +175,8 @@ void answers_flush(struct answers *a)
     struct answer *answer;
 
     while ((answer = STAILQ_FIRST(&a->waiting)) && put_in_ring(a, &answer->entry)) {
-        hf_assert(a->waiting_count > 0, "owed %u", (unsigned)a->owed);
         STAILQ_REMOVE_HEAD(&a->waiting, queue);
-        a->waiting_count--;
+        count_waiting(a, -1);
         /* It took the room that was set aside for an answer. */
         if (has_place_for(a, a->owed))
             free(answer);

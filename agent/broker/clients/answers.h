@@ -20,11 +20,12 @@ struct answers {
     struct hf_ring_agent *ring;
     struct answer_list waiting, spare;
     unsigned waiting_count, spare_count;
-    unsigned owed; /* requests taken and not answered */
-    bool posted;   /* the ring has something new; whoever wakes the client clears it */
+    unsigned *waiting_of_user; /* of all sessions of its user together */
+    unsigned owed;             /* requests taken and not answered */
+    bool posted;               /* the ring has something new; whoever wakes the client clears it */
 };
 
-void answers_init(struct answers *answers, struct hf_ring_agent *ring);
+void answers_init(struct answers *answers, struct hf_ring_agent *ring, unsigned *waiting_of_user);
 /* Drops all. */
 void answers_free(struct answers *answers);
 

@@ -46,9 +46,12 @@
 /* (!) In place of one that is let in. Many at once make room for all that wait for a place in the queue; of few, the processes
  * that run take all. */
 #define TURNED_AWAY_FOR_ONE 8
-/* Answers that one session has not read: beyond these no more of its requests are taken. */
-#define UNREAD_MOST  4096
-#define HELLO_WITHIN HF_NS_PER_SEC
+/* Answers that wait for room: beyond these no more requests are taken, of one session; and, of all that one user has, of those
+ * sessions that have more than a few. */
+#define UNREAD_MOST    4096
+#define UNREAD_OF_USER 8192
+#define UNREAD_FEW     16
+#define HELLO_WITHIN   HF_NS_PER_SEC
 /* Connections beyond clients_max that may stay until their hello, to be told why they are refused. */
 #define STRANGERS_MOST 64
 #define SWEEP_EVERY    (100 * HF_NS_PER_MS)
@@ -194,7 +197,8 @@ void session_end(struct session *s, const char *why)
 
 static bool reads_too_little(const struct session *s)
 {
-    return s->answers.waiting_count >= UNREAD_MOST;
+    return s->answers.waiting_count >= UNREAD_MOST ||
+           (s->answers.waiting_count >= UNREAD_FEW && s->user->unread >= UNREAD_OF_USER);
 }
 
 static void wake_if_posted(struct session *s)
@@ -494,7 +498,7 @@ static enum let_in let_in(struct clients *clients)
     LIST_INIT(&s->waiters);
     LIST_INIT(&s->queries);
     LIST_INIT(&s->listings);
-    answers_init(&s->answers, &s->ring);
+    answers_init(&s->answers, &s->ring, &s->user->unread);
     LIST_INSERT_HEAD(&clients->sessions, s, all);
     clients->session_count++;
     s->user->sessions++;
