@@ -106,8 +106,8 @@ struct hf_listed {
 };
 /* Calls `fn` for each held name that begins with `prefix` (may be empty) and that a rule of this host's agent does not
  * keep from this user, in the order of their bytes, until it returns nonzero, which is then returned. `ret_nodes`, if not NULL, gets the number of nodes that
- * could be listed; if it is not all, hf_last_message() has what the last of the others said. A node that does not end its listing could
- * not be. Changes during the call may be missed; a name held on fewer nodes than a majority may be
+ * could be listed; if it is not all, hf_last_message() has what the last of the others said. A node that does not end its listing, or
+ * names more than 100,000 locks that no other node has, could not be, and what it said does not count. Changes during the call may be missed; a name held on fewer nodes than a majority may be
  * just being acquired or released. HF_ENOQUORUM: fewer than a majority could be listed; HF_EINTR. */
 HF_EXPORT int hf_list(hf_client *client, const void *prefix, size_t prefix_len,
                       int (*fn)(const struct hf_listed *listed, void *arg), void *arg,

@@ -12,6 +12,11 @@
 /* Of one node, which gives away hundreds of keys in a millisecond: there is no end after it. */
 #define NODE_MOST_NS (600 * HF_NS_PER_SEC)
 
+/* One node may name so many locks that no other node has named yet. Healthy nodes have the same names, apart from locks that
+ * are just being acquired or released, and leftovers. */
+#define ALONE_MOST 100000
+#define ALONE_TEXT "names more than 100000 locks that no other node has"
+
 /* One hold of one name, as the nodes report it. */
 struct found {
     uint32_t nodes; /* a bit for each that has it */
@@ -26,7 +31,12 @@ struct found {
 struct list {
     struct found **slots; /* by hash; NULL is empty */
     size_t slot_count, count;
+    size_t alone[HF_NODES_MAX]; /* of each node: holds that only this node has named so far */
+    uint32_t left_out;          /* a bit for each node whose listing has no end */
     bool no_memory;
+    const void *prefix;
+    size_t prefix_len;
+    uint32_t nodes;
 };
 
 struct node { /* the state of its listing */
@@ -34,6 +44,7 @@ struct node { /* the state of its listing */
     unsigned number;
     hf_op *op;
     struct hf_completion_entry answer;
+    bool waits;           /* to be asked for its next page */
     uint64_t pages, mark; /* answers so far; the cursor of one of them */
     int64_t began_ns;
 };
@@ -105,12 +116,25 @@ static struct found *found_new(const struct hf_listing_item *item)
     return f;
 }
 
+static void list_note(struct list *list, struct found *f, unsigned node)
+{
+    uint32_t bit = 1u << node, others = f->nodes & ~bit;
+
+    if (!f->nodes)
+        list->alone[node]++;
+    else if (f->nodes == others && !(others & (others - 1)))
+        list->alone[__builtin_ctz(others)]--;
+    f->nodes |= bit;
+}
+
 static void on_item(const struct hf_listing_item *item, void *arg)
 {
     struct node *node = arg;
     struct list *list = node->list;
     struct found **place;
 
+    /* The agent answers, however many items are read before the last. */
+    node->op->give_up_ns = hfc_now() + HFC_ASK_NS;
     if (list->no_memory)
         return;
     if (list->count * 2 >= list->slot_count && !grow(list)) {
@@ -126,7 +150,7 @@ static void on_item(const struct hf_listing_item *item, void *arg)
         }
         list->count++;
     }
-    (*place)->nodes |= 1u << node->number;
+    list_note(list, *place, node->number);
     if (item->pttl_ms < (*place)->pttl_ms)
         (*place)->pttl_ms = item->pttl_ms;
 }
@@ -136,17 +160,18 @@ static void on_item(const struct hf_listing_item *item, void *arg)
 static const struct hfc_kind listing_kind = {.wire_op = HF_OP_LISTING};
 
 /* The next page; false: out of memory. */
-static bool ask(hf_client *client, struct node *node, const void *prefix, size_t prefix_len,
-                uint64_t cursor) REQUIRES(hfc_locked)
+static bool ask(hf_client *client, struct node *node) REQUIRES(hfc_locked)
 {
+    const struct list *list = node->list;
+
     node->op = hfc_op_new(client, &listing_kind);
     if (!node->op)
         return false;
-    node->op->entry.name_len = (uint8_t)prefix_len;
-    if (prefix_len)
-        memcpy(node->op->entry.name, prefix, prefix_len);
+    node->op->entry.name_len = (uint8_t)list->prefix_len;
+    if (list->prefix_len)
+        memcpy(node->op->entry.name, list->prefix, list->prefix_len);
     node->op->entry.slot = node->number;
-    node->op->entry.target = cursor;
+    node->op->entry.target = node->answer.fence;
     node->op->deadline_ns = node->op->start_ns;
     node->op->give_up_ns = node->op->start_ns + HFC_ASK_NS;
     node->op->found = &node->answer;
@@ -170,36 +195,72 @@ static bool goes_round(struct node *node)
     return hfc_now() - node->began_ns > NODE_MOST_NS;
 }
 
-static int say_endless(hf_client *client, const struct node *node) REQUIRES(hfc_locked)
+static int say_endless(hf_client *client, const struct node *node, const char *what)
+    REQUIRES(hfc_locked)
 {
     struct hf_node_row row = {0};
 
     if (client->link == HFC_LINK_UP)
         (void)hf_node_read(&client->session->map->table, node->number, &row);
-    return hfc_fail(HF_ENOQUORUM,
-                    "node %.*s does not end its listing; find out what answers at its address",
-                    (int)sizeof(row.id), *row.id ? row.id : "(unknown)");
+    return hfc_fail(HF_ENOQUORUM, "node %.*s %s; find out what answers at its address",
+                    (int)sizeof(row.id), *row.id ? row.id : "(unknown)", what);
+}
+
+/* (!) A node that is far ahead waits for the others, so a node that makes names up costs little memory, however fast it is.
+ * The node that is least ahead always goes on. */
+static bool list_may_go_on(const struct list *list, const struct node *node, unsigned i)
+{
+    if (list->alone[i] <= ALONE_MOST)
+        return true;
+    for (unsigned k = 0; k < list->nodes; k++)
+        if (k != i && (node[k].op || node[k].waits) &&
+            (list->alone[k] < list->alone[i] || (list->alone[k] == list->alone[i] && k < i)))
+            return false;
+    return true;
+}
+
+/* The next pages of those that may go on. Returns how many of `open` listings are open still. (!) Once a quorum has been
+ * listed to the end, or no other listing is open, a node that is still far ahead makes names up. */
+static int list_go_on(hf_client *client, struct list *list, struct node *node, int open, int listed,
+                      int *ret_status) REQUIRES(hfc_locked)
+{
+    for (unsigned i = 0; i < list->nodes; i++) {
+        bool last = open == 1 || listed > (int)list->nodes / 2;
+
+        if (!node[i].waits)
+            continue;
+        if (last && list->nodes > 1 && list->alone[i] > ALONE_MOST) {
+            node[i].waits = false;
+            list->left_out |= 1u << i;
+            open--;
+            if (listed)
+                *ret_status = say_endless(client, &node[i], ALONE_TEXT);
+        } else if (list_may_go_on(list, node, i)) {
+            node[i].waits = false;
+            open -= !ask(client, &node[i]);
+        }
+    }
+    return open;
 }
 
 /* Reads all pages of all nodes. Returns how many nodes were listed to the end; negative: none, or no memory. */
-static int ask_all(hf_client *client, struct list *list, const void *prefix, size_t prefix_len,
-                   uint32_t nodes) REQUIRES(hfc_locked)
+static int ask_all(hf_client *client, struct list *list) REQUIRES(hfc_locked)
 {
     struct node node[HF_NODES_MAX] = {0};
-    int listed = 0, open = 0, status = HF_OK;
+    int listed = 0, open = (int)list->nodes, status = HF_OK;
 
-    for (unsigned i = 0; i < nodes; i++) {
+    for (unsigned i = 0; i < list->nodes; i++) {
         node[i].list = list;
         node[i].number = i;
         node[i].began_ns = hfc_now();
-        open += ask(client, &node[i], prefix, prefix_len, 0);
+        node[i].waits = true;
     }
-    while (open > 0) {
+    while ((open = list_go_on(client, list, node, open, listed, &status)) > 0) {
         uint32_t seen = hfc_turn(client);
         int64_t next = HFC_NEVER;
-        bool moved = false;
+        bool moved = false, flies = false;
 
-        for (unsigned i = 0; i < nodes; i++) {
+        for (unsigned i = 0; i < list->nodes; i++) {
             hf_op *op = node[i].op;
 
             if (!op)
@@ -207,24 +268,27 @@ static int ask_all(hf_client *client, struct list *list, const void *prefix, siz
             hfc_op_expire(op, hfc_now());
             if (!op->done) {
                 next = hfc_min(next, hfc_op_next(op));
+                flies = true;
                 continue;
             }
             moved = true;
             node[i].op = NULL;
-            open--;
-            if (op->status < 0)
+            if (op->status < 0) {
                 status =
                     hfc_fail(op->status, "%s", *op->text ? op->text : hf_status_text(op->status));
-            else if (node[i].answer.fence == 0)
+            } else if (node[i].answer.fence == 0) {
                 listed++;
-            else if (goes_round(&node[i]))
-                status = say_endless(client, &node[i]);
-            else
-                open += ask(client, &node[i], prefix, prefix_len, node[i].answer.fence);
+            } else if (goes_round(&node[i])) {
+                list->left_out |= 1u << i;
+                status = say_endless(client, &node[i], "does not end its listing");
+            } else {
+                node[i].waits = true;
+            }
+            open -= !node[i].waits;
             hfc_op_abandon(op);
         }
-        if (!moved && hfc_sleep(client, seen, next)) {
-            for (unsigned i = 0; i < nodes; i++)
+        if (flies && !moved && hfc_sleep(client, seen, next)) {
+            for (unsigned i = 0; i < list->nodes; i++)
                 if (node[i].op)
                     hfc_op_abandon(node[i].op);
             return hfc_fail(HF_EINTR, NULL);
@@ -244,14 +308,14 @@ static int by_name(const void *left, const void *right)
     return order ? order : (int)a->name_len - (int)b->name_len;
 }
 
-static int tell(const struct found *f, int (*fn)(const struct hf_listed *listed, void *arg),
-                void *arg)
+static int tell(const struct list *list, const struct found *f,
+                int (*fn)(const struct hf_listed *listed, void *arg), void *arg)
 {
     struct hf_listed listed = {
         .size = sizeof(listed),
         .name = f->text,
         .name_len = f->name_len,
-        .holding = (uint32_t)__builtin_popcount(f->nodes),
+        .holding = (uint32_t)__builtin_popcount(f->nodes & ~list->left_out),
         .holder = {.fence = f->fence,
                    .since_wall_ms = f->since_wall_ms,
                    .pttl_ms = f->pttl_ms,
@@ -264,6 +328,8 @@ static int tell(const struct found *f, int (*fn)(const struct hf_listed *listed,
     (void)snprintf(listed.holder.host, sizeof(listed.holder.host), "%s", host);
     (void)snprintf(listed.holder.command, sizeof(listed.holder.command), "%s", comm);
     (void)snprintf(listed.holder.note, sizeof(listed.holder.note), "%s", note);
+    if (!listed.holding)
+        return HF_OK;
     hf_key_id_text(f->id, listed.id);
     return fn(&listed, arg);
 }
@@ -283,7 +349,7 @@ static void sort(struct list *list)
 int hf_list(hf_client *client, const void *prefix, size_t prefix_len,
             int (*fn)(const struct hf_listed *listed, void *arg), void *arg, uint32_t *ret_nodes)
 {
-    struct list list = {0};
+    struct list list = {.prefix = prefix, .prefix_len = prefix_len};
     uint32_t nodes = 0;
     int listed, status = hfc_client_check(client);
 
@@ -304,7 +370,8 @@ int hf_list(hf_client *client, const void *prefix, size_t prefix_len,
         hfc_unlock(client);
         return status;
     }
-    listed = ask_all(client, &list, prefix, prefix_len, nodes);
+    list.nodes = nodes;
+    listed = ask_all(client, &list);
     hfc_unlock(client);
     if (list.no_memory)
         status = hfc_fail(HF_ENOMEM, NULL);
@@ -316,7 +383,7 @@ int hf_list(hf_client *client, const void *prefix, size_t prefix_len,
     if (status == HF_OK && ret_nodes)
         *ret_nodes = (uint32_t)listed;
     for (size_t i = 0; i < list.count && status == HF_OK; i++)
-        status = tell(list.slots[i], fn, arg);
+        status = tell(&list, list.slots[i], fn, arg);
     for (size_t i = 0; i < list.count; i++)
         free(list.slots[i]);
     free(list.slots);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """One node of three means ill: what it gets of an agent's memory and time, and what the others' locks notice."""
+import contextlib
 import os
 import pathlib
 import re
@@ -112,6 +113,43 @@ def listing_without_end(run):
         listed = run.holdfast("list", "--all-hosts", timeout_s=20 * SLOW)
         assert hostile.begun and listed.rc == 0 and "job" in listed.out, listed
         assert "only 2 of 3 nodes could be listed: node n3 does not end its listing; " in listed.err, listed
+        assert holder.held()
+
+
+@scenario("a listing of ever more names: list --all-hosts waits for the other nodes with little memory, has their locks, and names the node",
+          sanitizers=False)
+def listing_of_ever_more(run):
+    run.redis(3, tcp=True)
+    run.found()
+    run.nodes[1].cmd("EVAL", "for i = 1, 4000 do redis.call('SET', 'other' .. i, 'x') end", 0)  # some ten pages
+    with HostileNode(run.nodes[1].address, "late") as late, HostileNode(run.nodes[2].address, "names") as hostile:
+        run.agent(nodes=[run.nodes[0], late.spec(run.nodes[1]), hostile.spec(run.nodes[2])])
+        holder = run.holder()
+        holder.acquire("job")
+        began = time.monotonic()
+        command = run.start_holdfast("list", "--all-hosts", "--json")
+        most = 0
+
+        def ended():
+            nonlocal most
+            with contextlib.suppress(OSError, AttributeError):  # it has ended
+                status = pathlib.Path(f"/proc/{command.pid}/status").read_text()
+                most = max(most, int(re.search(r"VmHWM:\s+(\d+)", status).group(1)))
+            return not command.running
+
+        wait_until(ended, 20, "it ends")
+        names = hostile.begun  # thousands
+        print(f"# {time.monotonic() - began:.1f} s, {most / 1024:.0f} MB, {names},000 names of the bad node")
+        listed = run.holdfast("list", "--all-hosts")
+        assert listed.rc == 0 and "job" in listed.out, listed
+        assert ("only 2 of 3 nodes could be listed: node n3 names more than 100000 locks that no other node has; "
+                "find out what answers at its address") in listed.err, listed
+        assert 100 < names <= 102, names
+        assert most < 200 * 1024, most
+        # What it alone names is not said of it either.
+        answer = run.holdfast("list", "--all-hosts", "--json").json
+        found = [(lease["name"], lease["holding"]) for lease in answer["leases"]]
+        assert found == [("job", 2)] and answer["listed"] == 2, (found[:3], answer["listed"])
         assert holder.held()
 
 

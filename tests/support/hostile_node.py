@@ -8,6 +8,8 @@ What it does:
     bulk, line, nest    an answer without end to `command`
     flood               notices without end, that any key may have changed, to `command` SUBSCRIBE
     round               a listing that begins again and again
+    names               a listing that has ever more names, 1000 long ones a page
+    late                each page of a listing comes 200 ms late
     fence               each fence record has `fence`, whatever an agent offers
     claim               INFO has the run_id of `claimed`, another node
 """
@@ -15,12 +17,22 @@ import contextlib
 import re
 import socket
 import threading
+import time
 
 ENDLESS = {"bulk": (b"$1000000000000\r\n", b"a" * 65536),
            "line": (b"+", b"a" * 65536),
            "nest": (b"*1024\r\n" * 4, b"*1024\r\n" + b"$-1\r\n" * 1024),
            "flood": (b"*3\r\n$9\r\nsubscribe\r\n$20\r\n__redis__:invalidate\r\n:1\r\n",
                      b"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*-1\r\n" * 1024)}
+
+
+def bulk(text):
+    return b"$%d\r\n%s\r\n" % (len(text), text)
+
+
+# Items of a listing; the page's number takes the place of @.
+NAMES = b"".join(b"*5\r\n" + bulk(b"@" * 12 + b"%08d" % i + b"z" * 235) + bulk(b"%040x" % i) + bulk(b"1795897376529251") + b":20000\r\n"
+                 + bulk(b"1795897376529251\n1\n0\n1795897376529\nvm\ncc\n" + b"n" * 95) for i in range(1000))
 
 
 def resp(buffer, at=0):
@@ -123,6 +135,16 @@ class HostileNode:
             self.begun += 1
             cursor = b"%d" % (self.begun % 5 + 1)
             return raw[:at] + b"$%d\r\n%s\r\n" % (len(cursor), cursor) + raw[resp(raw, at)[0]:]
+        if self.does == "late" and name == b"LISTING":
+            time.sleep(0.2)
+        if self.does == "names" and name == b"LISTING" and raw[:1] == b"*":
+            head = at = raw.find(b"\r\n") + 2
+            for _ in range(3):
+                at = resp(raw, at)[0]
+            self.begun += 1
+            cursor = b"%d" % (1000 + self.begun)
+            return (b"*1004\r\n" + raw[head:at] + b"$%d\r\n%s\r\n" % (len(cursor), cursor)
+                    + NAMES.replace(b"@" * 12, b"%012d" % self.begun))
         if self.does == "claim" and name == b"INFO" and text is not None:
             claimed = re.search(rb"run_id:(\w+)", self.claimed.cmd("INFO", "server")).group(1)
             text = re.sub(rb"run_id:\w+", b"run_id:" + claimed, text)
