@@ -409,13 +409,22 @@ unsigned lease_fsm_forced(struct lease_fsm *l, int node, hf_time now)
     return make_void(l, node, now, HF_LOSS_FORCED, now);
 }
 
+/* (!) A try that another host gave up may have left its fence on each node that did not vote for this lease, and one node may lie,
+ * also about the server that it is: one more than those, as far as there are so many. */
+static int proof_of_grant(const struct lease_fsm *l)
+{
+    int more = l->n - l->q + 2, wanted = more > l->q ? more : l->q;
+
+    return wanted < l->n ? wanted : l->n;
+}
+
 unsigned lease_fsm_outbid(struct lease_fsm *l, uint32_t nodes, hf_time now)
 {
     struct before before = look(l);
 
     hf_assert(nodes >> l->n == 0, "nodes %x of %d", (unsigned)nodes, l->n);
     advance(l, by_time(l), now);
-    if (servers_count(l->servers, nodes) >= l->q && !is_over(l))
+    if (servers_count(l->servers, nodes) >= proof_of_grant(l) && !is_over(l))
         stop(l, HF_SLOT_LOST, HF_LOSS_FENCE);
     return actions_since(l, &before);
 }

@@ -143,8 +143,9 @@ unsigned lease_fsm_missing(struct lease_fsm *l, int node, uint32_t mark, hf_time
 unsigned lease_fsm_foreign(struct lease_fsm *l, int node, hf_time now);
 /* The same for a node where somebody put a mark in our token's place. */
 unsigned lease_fsm_forced(struct lease_fsm *l, int node, hf_time now);
-/* These nodes (bit per node) were seen to have a higher fence, all of the same other token. If they are q servers the
- * lock was granted anew, whatever votes stand, and the lease is LOST (FENCE). */
+/* These nodes (bit per node) were seen to have a higher fence, all of the same other token. If they are q servers, and more
+ * than a try of another host and one node that lies can be (all of three, four of five), the lock was granted anew, whatever
+ * votes stand, and the lease is LOST (FENCE). */
 unsigned lease_fsm_outbid(struct lease_fsm *l, uint32_t nodes, hf_time now);
 /* The node's clock stepped, as the reply to a command sent after `sent` showed: a vote from before
  * that is void until renewed. A vote from that very reply stands, so report the reply's hits

@@ -1,6 +1,6 @@
 /* On how many nodes a lease was found to be outbid: the node has a fence higher than the lease's,
- * set by another token. On fewer than q nodes a split leaves such fences behind; the same other
- * token on q nodes is a later grant. What was seen is remembered, since a third token may set a
+ * set by another token. A split leaves such fences behind on some nodes; the same other
+ * token on enough of them is a later grant (lease_fsm_outbid()). What was seen is remembered, since a third token may set a
  * still higher fence on some of those nodes.
  *
  * It is kept for few leases, by slot: two leases that meet in one place overwrite each other's

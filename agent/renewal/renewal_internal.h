@@ -253,7 +253,7 @@ struct link_lock renewal_lock(const struct renewal_node *node,
  * hand-off (none for a hold that ends before its first renewal), and about daily. Nothing waits for it. */
 void renewal_describe(struct renewal_node *node, struct lease *lease,
                       hf_time now) IN_RENEWAL_THREAD;
-/* An answer to that, or to a heal, had a fence: another's may be higher. On q nodes that means a later
+/* An answer to that, or to a heal, had a fence: another's may be higher. On all of three nodes that means a later
  * grant, and the lease is lost. Returns whether it is over. */
 bool renewal_outbid(struct renewal_node *node, struct lease *lease,
                     const struct link_reply *reply) IN_RENEWAL_THREAD;

@@ -27,10 +27,10 @@ static void test_a_split_is_no_loss(void **state)
     struct lease *lease = granted("split", ALL, false);
 
     (void)state;
-    /* Each other one has a minority; one below is none at all. */
+    /* None of the others has all. */
     put_record(0, "split", X, FENCE + 5);
     put_record(1, "split", Y, FENCE + 6);
-    put_record(2, "split", X, FENCE - 1);
+    put_record(2, "split", X, FENCE + 7);
     for (int i = 0; i < NODES; i++)
         delete_and_heal(i, "split");
     stays_held(lease, TTL_MS / 2);
@@ -38,16 +38,32 @@ static void test_a_split_is_no_loss(void **state)
     assert_true(becomes("split", "", ALL));
 }
 
-/* (!) A majority gave the lock to another since. */
+/* (!) One node has the fence of a try that another host gave up, and one says that it has, too. */
+static void test_a_try_and_a_lie_are_no_loss(void **state)
+{
+    struct lease *lease = granted("lied", ALL, false);
+
+    (void)state;
+    put_record(0, "lied", X, FENCE + 5);
+    put_record(2, "lied", X, FENCE + 5);
+    delete_and_heal(0, "lied");
+    delete_and_heal(2, "lied");
+    stays_held(lease, TTL_MS / 2);
+    release(lease);
+    assert_true(becomes("lied", "", ALL));
+}
+
+/* (!) The nodes gave the lock to another since. */
 static void test_a_later_grant_is_not_healed_over(void **state)
 {
     struct lease *lease = granted("later", ALL, false);
     struct message *message;
 
     (void)state;
-    put_record(0, "later", X, FENCE + 5);
-    put_record(2, "later", X, FENCE + 5);
+    for (int i = 0; i < NODES; i++)
+        put_record(i, "later", X, FENCE + 5);
     delete_and_heal(0, "later");
+    delete_and_heal(1, "later");
     stays_held(lease, 50);
     ask(2, "DEL later");
     while ((message = told(FAR_MS)) && atomic_load(&lease->state) != HF_SLOT_LOST)
@@ -99,8 +115,8 @@ static void test_a_later_grant_is_seen_in_the_records(void **state)
     struct lease *lease;
 
     (void)state;
-    put_record(1, "seen", Y, FENCE + 1);
-    put_record(2, "seen", Y, FENCE + 1);
+    for (int i = 0; i < NODES; i++)
+        put_record(i, "seen", Y, FENCE + 1);
     lease = to_be_described("seen", false);
     is_changed(lease, HF_SLOT_LOST, HF_LOSS_FENCE);
     is_ended(lease);
@@ -111,6 +127,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_a_split_is_no_loss, start_afresh),
+        cmocka_unit_test_setup(test_a_try_and_a_lie_are_no_loss, start_afresh),
         cmocka_unit_test_setup(test_a_later_grant_is_not_healed_over, start_afresh),
         cmocka_unit_test_setup(test_records_that_are_gone_are_written, start_afresh),
         cmocka_unit_test_setup(test_a_later_grant_is_seen_in_the_records, start_afresh),

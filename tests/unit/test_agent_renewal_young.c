@@ -322,7 +322,7 @@ TEST(a_heal_by_another_record_outbids_nothing)
 
     go_by(&record);
     for (size_t k = 0; k < 3; k++)
-        for (int i = 0; i < QUORUM; i++) {
+        for (int i = 0; i < NODES; i++) {
             struct link_reply reply = says_by(i, VERDICT_LOW, digests[k]);
 
             assert_int_equal(lease->fsm.state, HF_SLOT_HELD);
