@@ -76,6 +76,23 @@ def traced(run):
     assert "traces" not in run.holdfast("run", "job", "true").err
 
 
+@scenario("when the job is dead and the agent hangs, the first guardian waits without the processor", sanitizers=False)
+def waits(run):
+    def processor_s():
+        fields = pathlib.Path(f"/proc/{job.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    ready(run)
+    job = Job(run, "job", *python(TOUGH)).up()
+    run.agents[0].sigstop()
+    job.death_ns()
+    before = processor_s()
+    time.sleep(0.5)
+    assert processor_s() - before < 0.1, "it spins"
+    run.agents[0].sigcont()
+    assert job.wait() == 124, job.process.err
+
+
 # --- signals -------------------------------------------------------------------------------------------
 
 
@@ -284,7 +301,7 @@ if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.byref(program)):
     sys.exit("seccomp: " + os.strerror(ctypes.get_errno()))
 os.execv(sys.argv[3], sys.argv[3:])
 """
-KILL, PIDFD_SEND_SIGNAL = {"x86_64": 62, "aarch64": 129}[os.uname().machine], 424
+KILL, WAIT4, PIDFD_SEND_SIGNAL = *{"x86_64": (62, 61), "aarch64": (129, 260)}[os.uname().machine], 424
 
 
 def filtered(calls, value=-1):
@@ -296,10 +313,10 @@ def filtered(calls, value=-1):
 def no_signals(run):
     ready(run)
     began = run.dir / "began"
-    for calls in ((KILL,), (PIDFD_SEND_SIGNAL,), (KILL, PIDFD_SEND_SIGNAL)):
+    for calls in ((KILL,), (PIDFD_SEND_SIGNAL,), (KILL, PIDFD_SEND_SIGNAL), (WAIT4,)):
         process = run.spawn(*filtered(calls), BUILD / "bin" / "holdfast", "run", "job", "touch", began)
         assert process.wait() == 125, process.err
-        assert "seccomp" in process.err and "allow kill and pidfd_send_signal" in process.err, process.err
+        assert "seccomp" in process.err and "allow kill, pidfd_send_signal and wait4" in process.err, process.err
         assert not began.exists(), process.err
         run.keys_gone("job")
     process = run.spawn(*filtered((KILL,), signal.SIGKILL), BUILD / "bin" / "holdfast", "run", "job", "sh", "-c", "exit 7")

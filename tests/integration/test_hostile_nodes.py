@@ -6,6 +6,7 @@ import pathlib
 import re
 import socket
 import ssl
+import subprocess
 import sys
 import threading
 import time
@@ -242,6 +243,21 @@ def poisoned_record(run):
     wait_until(lambda: run.nodes[2].cmd("HGET", "holdfast:fence:job", "fence"), what="the node has the fence")
     holder.release()
     wait_until(lambda: not findings(run), what="doctor has nothing to tell")
+
+
+@scenario("the command that doctor gives runs nothing of a name in a shell, and redis-cli takes it for that name")
+def poisoned_name(run):
+    run.redis(3)
+    run.agent(ttl="3s")
+    name = "a$(touch x)`y`\"!z"
+    run.nodes[2].cmd("HSET", f"holdfast:fence:{name}", "fence", LAST, "tag", "a" * 40, "holder", "x", "day", "0")
+    holder = run.holder()
+    holder.acquire(name)
+    wait_until(lambda: findings(run), what="doctor tells")
+    word = re.search(r'DEL (".+");', findings(run)[0]["remedy"]).group(1)
+    assert not set("$`!") & set(word) and word.count('"') == 2, word
+    cli = subprocess.run(["redis-cli", "-s", f"{run.nodes[2].dir}/sock"], input=f"DEL {word}\n", capture_output=True, text=True, check=False)
+    assert cli.stdout.strip() in ("1", "(integer) 1"), (word, cli)
 
 
 @scenario("clocks of a majority were far ahead and are set right: fences rise above what the majority shows")

@@ -117,6 +117,19 @@ struct ahead {
     const char *says, *check, *prefix, *what, *loss;
 };
 
+/* For a double-quoted word of redis-cli. (!) Names are other users' words, and people paste into a shell: nothing that one expands. */
+static void quote_key(const char *escaped, char *ret_text, size_t size)
+{
+    size_t used = 0;
+
+    for (; *escaped && used + sizeof("\\x00") <= size; escaped++)
+        if (strchr("$`!\"", *escaped))
+            used += (size_t)snprintf(ret_text + used, size - used, "\\x%02x", (unsigned)*escaped);
+        else
+            ret_text[used++] = *escaped;
+    ret_text[used] = '\0';
+}
+
 /* Agents tell only of a record that no majority shares, so neither fences fall nor a run is forgotten when it goes. Where the
  * key does not fit into the row it is not whole. */
 static void look_at_ahead(struct doctor *doctor, const struct hf_node_row *row, const char *id,
@@ -124,15 +137,16 @@ static void look_at_ahead(struct doctor *doctor, const struct hf_node_row *row, 
 {
     const char *key = row->error + strlen(ahead->says);
     bool whole = strlen(row->error) < sizeof(row->error) - 1;
-    char escaped[4 * sizeof(row->error)], remedy[sizeof(escaped) + 160];
+    char escaped[4 * sizeof(row->error)], quoted[4 * sizeof(escaped)], remedy[sizeof(quoted) + 160];
 
     if (row->state != HF_NODE_UP || strncmp(row->error, ahead->says, strlen(ahead->says)) != 0)
         return;
     text_escape_ascii_str(escaped, sizeof(escaped), key);
+    quote_key(escaped, quoted, sizeof(quoted));
     snprintf(remedy, sizeof(remedy),
-             "on that server: DEL \"%s%s%s\"; if it comes again, that server lies: "
+             "in redis-cli on that server: DEL \"%s%s%s\"; if it comes again, that server lies: "
              "holdfast fleet move",
-             ahead->prefix, escaped, whole ? "" : "...");
+             ahead->prefix, quoted, whole ? "" : "...");
     doctor_report(doctor, FINDING_WARN, ahead->check, remedy,
                   "%s has %s %s that agents do not believe, far ahead of the nodes' clocks: "
                   "%s %s",

@@ -37,7 +37,7 @@ const char *guardian_problem(int error)
                "to kill it; mount /proc of this one (unshare --mount-proc)";
     case ENOTSUP:
         return "a filter of system calls (seccomp) keeps this program from signalling its own "
-               "processes, so the job could not be ended; allow kill and pidfd_send_signal";
+               "processes, so the job could not be ended; allow kill, pidfd_send_signal and wait4";
     default:
         return strerror(error);
     }

@@ -160,7 +160,9 @@ static void watch(struct outer *out)
         next_ns = beat_pass_on(&g->beat, &g->hold, now_ns);
         if (timeline_next(&g->timeline, now_ns) < next_ns)
             next_ns = timeline_next(&g->timeline, now_ns);
-        if (g->kill_since_ns && g->kill_next_ns < next_ns)
+        if (out->reaped_ns) /* nothing is left to kill, only the release to wait for */
+            next_ns = out->reaped_ns + RELEASE_PATIENCE_NS;
+        else if (g->kill_since_ns && g->kill_next_ns < next_ns)
             next_ns = g->kill_next_ns;
         guardian_wait(g, next_ns);
         forward_signals(out);

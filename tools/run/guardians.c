@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tools/common/exit_code.h"
@@ -20,10 +21,12 @@ static int pidfd_open_(pid_t pid)
     return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
-/* Asks about this process: only a filter of system calls (seccomp) refuses that. The job's tree is killed by both calls. */
+/* Asks about this process, and waits for itself, which is no child of its: only a filter of system calls (seccomp) refuses that. The job's
+ * tree is killed by the first two calls, and reaped by the last. */
 static bool may_signal(int own_fd)
 {
-    return kill(getpid(), 0) == 0 && syscall(SYS_pidfd_send_signal, own_fd, 0, NULL, 0) == 0;
+    return kill(getpid(), 0) == 0 && syscall(SYS_pidfd_send_signal, own_fd, 0, NULL, 0) == 0 &&
+           (waitpid(getpid(), NULL, WNOHANG) >= 0 || errno == ECHILD);
 }
 
 /* A tracer of both, as `strace -f`, stops them whenever it is stopped itself: by an output that nobody reads, say. */
