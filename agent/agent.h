@@ -40,8 +40,8 @@ struct agent {
     _Atomic uint64_t event_number; /* of the last event */
     struct asked asked[64];        /* the renewal thread's: the last ones, from asked_next on */
     unsigned asked_next;
-    struct shares
-        loss_shares; /* the renewal thread's: of the history of losses (agent/record/events.c) */
+    /* Of the history (agent/record/events.c): of nodes, the broker's; of losses, the renewal thread's. */
+    struct shares node_shares, loss_shares;
     struct journal *journal;
     struct node_records *node_records;
     /* Per node: identifies the nonce of the broker's trace after a clock step. The renewal thread, whose

@@ -10,12 +10,14 @@ unsigned share_of(const struct shares *s, uint32_t who)
     return (unsigned)(mixed >> 32) % SHARES;
 }
 
-bool share_take(struct shares *s, uint32_t who, unsigned burst, hf_dur each, hf_time now)
+bool share_take(struct shares *s, unsigned share, unsigned burst, hf_dur each, hf_time now)
 {
-    hf_time *used_to = &s->used_to[share_of(s, who)];
-    hf_time next = hf_time_add(hf_time_max(*used_to, now), each);
+    hf_time *used_to, next;
 
-    hf_assert(burst >= 1 && each.ns > 0, "burst %u, each %lld", burst, (long long)each.ns);
+    hf_assert(share < SHARES && burst >= 1 && each.ns > 0, "share %u, burst %u, each %lld", share,
+              burst, (long long)each.ns);
+    used_to = &s->used_to[share];
+    next = hf_time_add(hf_time_max(*used_to, now), each);
     if (hf_time_since(next, now).ns > (int64_t)burst * each.ns)
         return false;
     *used_to = next;

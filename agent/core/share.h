@@ -16,7 +16,7 @@ struct shares {
 };
 
 unsigned share_of(const struct shares *shares, uint32_t who); /* below SHARES */
-/* Uses one, if `who` has one left: `burst` at once, and one more after each `each`. */
-bool share_take(struct shares *shares, uint32_t who, unsigned burst, hf_dur each, hf_time now);
+/* Uses one of that share, if one is left: `burst` at once, and one more after each `each`. */
+bool share_take(struct shares *shares, unsigned share, unsigned burst, hf_dur each, hf_time now);
 
 #endif

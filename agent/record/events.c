@@ -19,6 +19,9 @@
 /* What one user, or one node, may have told of the history's losses at once, and from then on. The ring keeps 1024 or more. */
 #define SHARE_BURST 128
 #define SHARE_EACH  hf_ms(1000)
+/* The same of one node in the history of nodes, which keeps 512. */
+#define NODE_BURST 64
+#define NODE_EACH  hf_ms(30000)
 
 void events_begin(struct agent *agent)
 {
@@ -43,7 +46,8 @@ static void put_loss(struct agent *agent, struct hf_event *event)
     bool of_node = event->kind == HF_EVENT_VOTE_VOID;
 
     if ((!of_node && !losses_at_will((enum hf_loss_reason)event->reason)) ||
-        share_take(&agent->loss_shares, of_node ? UINT32_MAX - event->node : event->uid,
+        share_take(&agent->loss_shares,
+                   share_of(&agent->loss_shares, of_node ? UINT32_MAX - event->node : event->uid),
                    SHARE_BURST, SHARE_EACH, (hf_time){event->at_ns}))
         put(agent, HF_EVENTS_LOSSES, event);
 }
@@ -429,7 +433,10 @@ static void put_node(struct agent *agent, int node, enum hf_event_kind kind, uns
 {
     struct hf_event event = of_node(node, kind, reason, text);
 
-    put(agent, HF_EVENTS_NODES, &event);
+    /* (!) A node that comes and goes does not push out what is told of the agent and of the other nodes. */
+    if (node < 0 || share_take(&agent->node_shares, (unsigned)node, NODE_BURST, NODE_EACH,
+                               (hf_time){event.at_ns}))
+        put(agent, HF_EVENTS_NODES, &event);
 }
 
 void event_agent_started(struct agent *agent)

@@ -123,13 +123,15 @@ void link_mute_end(struct link *link, enum hf_node_error error, const char *text
         link_end(link, error, "%s", text);
 }
 
-/* A peer that misbehaves once it is up comes up again and again, so coming up proves nothing of it. */
+/* (!) A peer that misbehaves once it is up, or hangs up, comes up again and again, so coming up proves nothing of it. */
 static hf_dur delay_of(struct link *link)
 {
     bool was_up = link->up_since.ns != HF_TIME_NEVER.ns;
-    bool lasted =
-        was_up && hf_time_since(clock_now(), link->up_since).ns >= hf_ms(DISTANCE_MAX_MS).ns;
+    hf_dur stood = was_up ? hf_time_since(clock_now(), link->up_since) : hf_ns(0);
+    bool lasted = stood.ns >= hf_ms(DISTANCE_MAX_MS).ns;
 
+    if (stood.ns >= hf_ms(RECONNECT_MAX_MS).ns)
+        backoff_reset(&link->backoff);
     if (link->bounds.beyond || (was_up && link->end_error == HF_NODE_ERR_PROTOCOL)) {
         if (lasted)
             backoff_reset(&link->distance);
@@ -360,7 +362,6 @@ void link_is_ready(struct link *link, const struct link_reply *sentinel)
     link_enter(link, LINK_UP, HF_TIME_NEVER);
     link->mute_ends = 0;
     link->other = HF_NODE_ERR_NONE;
-    backoff_reset(&link->backoff);
     link->up_since = clock_now();
     link->options.events->up(link, &link->facts, sentinel, link->options.arg);
     tracking_begin(link);

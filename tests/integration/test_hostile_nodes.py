@@ -13,6 +13,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from certificates import Authority  # noqa: E402
+from events import history  # noqa: E402
 from hostile_node import HostileNode  # noqa: E402
 from rig import BUILD, SLOW, HolderError, main, scenario, wait_until  # noqa: E402
 from views import counters, node_rows, wait_node  # noqa: E402
@@ -152,6 +153,23 @@ def listing_of_ever_more(run):
         found = [(lease["name"], lease["holding"]) for lease in answer["leases"]]
         assert found == [("job", 2)] and answer["listed"] == 2, (found[:3], answer["listed"])
         assert holder.held()
+
+
+@scenario("a node that hangs up at each acquire is tried again ever later, tells little in the log, and pushes nothing out of the history",
+          sanitizers=False)
+def hangs_up(run):
+    run.redis(3, tcp=True)
+    run.found()
+    with HostileNode(run.nodes[2].address, "hang up") as hostile:
+        agent = run.agent(nodes=[*run.nodes[:2], hostile.spec(run.nodes[2])], ttl="3s", wait=False).wait_ready()
+        wait_node(run, "n3", state="up")
+        assert run.holdfast("drain").rc == 0 and run.holdfast("undrain").rc == 0
+        began = time.monotonic()
+        assert run.holder().cmd("cycle", 4000, "job", 3000, 3000, 1000)["done"] == 4000
+        took_s = time.monotonic() - began
+        assert 3 <= hostile.begun < 12 + 2 * took_s, f"{hostile.begun} connections in {took_s:.0f} s"
+        assert agent.err.count("n3 is ") < 70, agent.err
+        assert {"drained", "undrained"} <= {event["event"] for event in history(run)}, "pushed out"
 
 
 # --- whose server it is --------------------------------------------------------------------------------------

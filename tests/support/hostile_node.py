@@ -12,6 +12,7 @@ What it does:
     late                each page of a listing comes 200 ms late
     fence               each fence record has `fence`, whatever an agent offers
     claim               INFO has the run_id of `claimed`, another node
+    hang up             no answer to an acquire, and the connection ends
 """
 import contextlib
 import re
@@ -149,6 +150,9 @@ class HostileNode:
             claimed = re.search(rb"run_id:(\w+)", self.claimed.cmd("INFO", "server")).group(1)
             text = re.sub(rb"run_id:\w+", b"run_id:" + claimed, text)
             return b"$%d\r\n%s\r\n" % (len(text), text)
+        if self.does == "hang up" and name == b"EVALSHA" and text is not None and text.split(b" ")[3:4] in ([b"OK"], [b"LOW"]):
+            self.begun += 1
+            raise OSError
         if self.does != "fence" or name != b"EVALSHA" or text is None:
             return raw
         words = text.split(b" ")

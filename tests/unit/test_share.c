@@ -20,7 +20,7 @@ static int taken(struct shares *s, uint32_t who, int tries, hf_time now)
     int count = 0;
 
     for (int i = 0; i < tries; i++)
-        count += share_take(s, who, 4, EACH, now);
+        count += share_take(s, share_of(s, who), 4, EACH, now);
     return count;
 }
 

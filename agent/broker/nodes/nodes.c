@@ -203,6 +203,12 @@ static void node_sampled(struct nodes *nodes, int i, const struct link_reply *re
     node->row.unseen_step_ns = sampling_step(&node->sampling, nodes->config->timing.ttl, i).ns;
 }
 
+/* Whether a line tells that the node came or went: of one that does so all the time, two in a minute. */
+static bool may_say(struct nodes *nodes, int i, hf_time now)
+{
+    return share_take(&nodes->comings, (unsigned)i, 64, hf_ms(30000), now);
+}
+
 static void on_up(struct link *link, const struct node_facts *facts, const struct link_reply *reply,
                   void *arg)
 {
@@ -216,8 +222,9 @@ static void on_up(struct link *link, const struct node_facts *facts, const struc
     node_events_up(nodes, i, facts->version);
     nodes->node[i].row.error_class = HF_NODE_ERR_NONE;
     nodes->node[i].row.error[0] = '\0';
-    log_info("node %s is up (%s, version %s)", nodes->config->nodes[i].id,
-             seat_address(&nodes->node[i].seat)->text, facts->version);
+    if (may_say(nodes, i, clock_now()))
+        log_info("node %s is up (%s, version %s)", nodes->config->nodes[i].id,
+                 seat_address(&nodes->node[i].seat)->text, facts->version);
     node_learn(nodes, i, facts, reply);
     node_sampled(nodes, i, reply);
     nodes_tell_renewal(nodes, i, 0);
@@ -239,7 +246,7 @@ static void on_down(struct link *link, enum hf_node_error error, const char *tex
     struct node *node = &nodes->node[i];
 
     is_broker_thread();
-    if (node->up || node->row.error_class != (uint32_t)error)
+    if ((node->up || node->row.error_class != (uint32_t)error) && may_say(nodes, i, clock_now()))
         log_warn("node %s is down: %s: %s", nodes->config->nodes[i].id, link_error_name(error),
                  text);
     node_events_down(nodes, i, error, text);

@@ -16,6 +16,7 @@
 #include "agent/core/node_writes.h"
 #include "agent/core/sampling.h"
 #include "agent/core/server.h"
+#include "agent/core/share.h"
 #include "agent/record/fleet_shown.h"
 #include "agent/redis/link.h"
 #include "agent/redis/releaser.h"
@@ -83,6 +84,7 @@ struct nodes {
     uint32_t unsent; /* bit per node: commands of this turn are buffered */
     int n, q;
     struct loop_timer review;
+    struct shares comings;   /* of log lines about nodes that come and go */
     struct log_limit writes; /* of lines about nodes that refuse them */
     struct log_limit doubts; /* ... that show what is not believed */
     struct fleet fleet_view;
