@@ -202,15 +202,23 @@ def clocks(run):
         assert len(those(history(run, "job"), "vote_void")) <= 1
         foreign(run.nodes[0])
         await_event(run, "vote_void", node="n1")
-        before = len(those(history(run), "node_stepped"))
-        for step in range(40):  # the reply that shows a step may renew the key itself
-            run.nodes[2].shift_clock(-40 - 20 * step)
+        before, offset_s, steps = len(those(history(run), "node_stepped")), -20, 0
+        for _ in range(3):
+            offset_s -= 20
+            steps += 1
+            run.nodes[2].shift_clock(offset_s)
+            time.sleep(1.5 * PERIOD_S)
+            assert holder.held(), "a clock that goes back ends no key"
+        for _ in range(40):  # ahead; the reply that shows a step may renew the key itself
+            offset_s += TTL_S / 2
+            steps += 1
+            run.nodes[2].shift_clock(offset_s)
             with contextlib.suppress(AssertionError):
-                wait_until(lambda: those(history(run, "job"), "lost"), PERIOD_S)
+                wait_until(lambda: those(history(run, "job"), "lost"), 1.5 * PERIOD_S)
                 break
         lost = await_event(run, "lost")
     assert (lost["reason"], lost["node"]) == ("clock", "n3"), lost
-    assert len(those(history(run), "node_stepped")) == before + step + 1
+    assert len(those(history(run), "node_stepped")) == before + steps
 
 
 @scenario("asked, max_hold, and the holder's own word: losing for that reason, once, and lost for it at V")

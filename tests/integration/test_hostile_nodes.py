@@ -172,6 +172,29 @@ def hangs_up(run):
         assert {"drained", "undrained"} <= {event["event"] for event in history(run)}, "pushed out"
 
 
+@scenario("a node whose clock is further back in each answer is not asked without a pause", sanitizers=False)
+def ever_earlier(run):
+    def scripts():
+        stats = run.nodes[2].cmd("INFO", "commandstats").decode()
+        return int(re.search(r"cmdstat_evalsha:calls=(\d+)", stats).group(1))
+
+    run.redis(3, tcp=True)
+    run.found()
+    with HostileNode(run.nodes[2].address, "earlier") as hostile:
+        run.agent(nodes=[*run.nodes[:2], hostile.spec(run.nodes[2])], ttl="3s", wait=False).wait_ready()
+        wait_node(run, "n3", state="up")
+        holder = run.holder()
+        for i in range(3):
+            holder.acquire(f"job-{i}")
+        time.sleep(2)
+        before, began = scripts(), time.monotonic()
+        time.sleep(4)
+        a_second = (scripts() - before) / (time.monotonic() - began)
+        assert hostile.begun >= 3, hostile.begun
+        assert a_second < 100, a_second
+        assert all(holder.held(i) for i in range(3))
+
+
 # --- whose server it is --------------------------------------------------------------------------------------
 
 

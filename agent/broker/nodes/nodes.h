@@ -46,6 +46,7 @@ struct node {
     struct sampling sampling; /* by probes */
     struct hf_node_row row;   /* as it was last published */
     bool up, asking_sentinel, replaced;
+    hf_time traced;     /* when the last trace of a clock step was sent there */
     bool kept;          /* what is known of it was kept in this run */
     bool reread;        /* the sentinel is to be read again */
     bool putting;       /* the fleet's record is on its way there */

@@ -20,6 +20,7 @@
 /* How long no sentinel is made while some node has not told whether it has one: if the nodes
  * disagree, none is made. */
 #define SENTINEL_PATIENCE HF_NS_PER_SEC
+#define TRACES_APART      hf_ms(250)
 
 static void sentinel_done(struct link *link, const struct link_reply *reply, void *arg);
 
@@ -172,17 +173,20 @@ static void leave_trace(struct nodes *nodes, int i, hf_time now)
         trust_choose_trace(t, nonce);
         node_records_put(nodes->agent->node_records, i, t);
     }
+    nodes->node[i].traced = now;
     atomic_store(&nodes->agent->trace[i], agent_trace_word(t->trace));
     send_sentinel(nodes, i, s, trace_done, now);
 }
 
 /* On each node that is owed a trace and can be asked. Repeated at the next review if the node does not answer, or
- * refuses writes. */
+ * refuses writes. (!) Not at once after another: a clock that steps with each answer would be traced and asked without a pause. */
 void sentinels_trace(struct nodes *nodes, hf_time now)
 {
     for (int i = 0; i < nodes->n; i++) {
-        const struct node *node = &nodes->node[i];
+        struct node *node = &nodes->node[i];
 
+        if (node->traced.ns && hf_time_before(now, hf_time_add(node->traced, TRACES_APART)))
+            continue;
         if (node->up && node->trust.step_nonce[0] && !node->asking_sentinel &&
             !node->fleet_text[0] && is_ours(node))
             leave_trace(nodes, i, now);
