@@ -179,6 +179,22 @@ static void the_holder_is_whom_most_nodes_name(void **state)
     assert_int_equal(answered(0, 1)->holder.pid, 7000);
 }
 
+/* 200 a second are shared by users: 6,000 waits of one are asked for in turn, and another's one as ever. */
+static void one_users_waits_do_not_delay_anothers(void **state)
+{
+    (void)state;
+    query(0, 1, "a", true);
+    users[0].waits += 6000; /* as if */
+    queries->waiting_count += 6000;
+    query(1, 2, "b", true);
+    answer_all(VERDICT_TAKEN);
+    assert_int_equal(links[0].asked, 2);
+    pass(1200);
+    assert_int_equal(links[0].asked, 3);
+    users[0].waits -= 6000;
+    queries->waiting_count -= 6000;
+}
+
 static void a_session_has_so_many_queries(void **state)
 {
     (void)state;
@@ -325,6 +341,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ROW(a_query_is_answered_once),
         ROW(the_holder_is_whom_most_nodes_name),
+        ROW(one_users_waits_do_not_delay_anothers),
         ROW(a_session_has_so_many_queries),
         ROW(a_user_has_so_many_queries),
         ROW(the_end_of_a_lease_is_heard),

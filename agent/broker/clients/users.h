@@ -16,7 +16,7 @@ struct clients;
 struct user {
     LIST_ENTRY(user) all;
     uint32_t uid;
-    unsigned sessions, kept, leases, waiters, queries, listings, groups;
+    unsigned sessions, kept, leases, waiters, queries, waits /* of those */, listings, groups;
     unsigned unread;         /* answers that its sessions have no room for */
     uint64_t text_units;     /* of the leases' and waiters' names and notes */
     hf_time paid_until;      /* when its requests so far will be within its rate */

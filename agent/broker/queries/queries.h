@@ -37,7 +37,7 @@ struct queries {
     LIST_HEAD(once_take_list, once_take) once_takes[256]; /* by slot */
     unsigned fanout_count;
     struct query_list waiting[64]; /* by key */
-    unsigned waiting_count;
+    unsigned waiting_count, waiting_users;
     TAILQ_HEAD(, listing) listings_due[HF_NODES_MAX];
     struct listing *listing[HF_NODES_MAX]; /* one page of one listing at a time */
 };

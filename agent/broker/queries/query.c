@@ -59,6 +59,8 @@ static void query_free(struct query *query)
                   (unsigned)query->session->user->queries);
         LIST_REMOVE(query, waiting);
         queries->waiting_count--;
+        if (--query->session->user->waits == 0)
+            queries->waiting_users--;
     }
     free(query);
 }
@@ -143,12 +145,13 @@ static void unknown_text(const struct query *query, char *text, size_t size)
 
 static void ask_again(struct query *query);
 
-/* All queries together ask the nodes at most WAKEUP_PER_S times a second. `told_of`: the nodes send notices
- * of the key. */
+/* All queries together ask the nodes at most WAKEUP_PER_S times a second, and each user's as often as another's. `told_of`: the
+ * nodes send notices of the key. */
 static void sleep_on_it(struct query *query, bool told_of)
 {
     struct queries *queries = query->queries;
-    hf_dur least = hf_ns((int64_t)queries->waiting_count * HF_NS_PER_SEC / WAKEUP_PER_S);
+    hf_dur least = hf_ns((int64_t)query->session->user->waits * queries->waiting_users *
+                         HF_NS_PER_SEC / WAKEUP_PER_S);
     hf_dur delay = backoff_contend(query->answer.holder.pttl_ms, random_u32());
     int64_t left_ms = query->answer.holder.pttl_ms;
 
@@ -396,6 +399,8 @@ void query_ask(struct queries *queries, struct session *s, const struct hf_reque
         query->waits = true;
         LIST_INSERT_HEAD(bucket, query, waiting);
         queries->waiting_count++;
+        if (s->user->waits++ == 0)
+            queries->waiting_users++;
         if (q->deadline_ns < HF_TIME_NEVER.ns)
             loop_timer_set(queries->loop, &query->deadline, (hf_time){q->deadline_ns});
     }
