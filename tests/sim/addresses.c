@@ -72,8 +72,9 @@ static struct vnode *clone_of(const struct vnode *node)
     struct vnode *clone = vnode_new();
 
     clone->store = clone->saved = node->store;
-    clone->wall_us =
-        node->wall_us; /* or its keys would end at another time than where they were set */
+    /* Or its keys would end at another time than where they were set. A clock that is ahead or behind for a while comes right
+     * there, and the clone's would not. */
+    clone->wall_us = node->wall_us - node->astray_us;
     clone->durability = node->durability;
     clone->started = rng_chance(rng, 0.5) ? -3600 * SIM_SEC : sim.now;
     return clone;
