@@ -59,7 +59,8 @@ static void mark_slot(struct renewal *r, struct lease *lease)
     hf_slot_mark(slot_of(r, lease), lease->fsm.state, flags_of(r, lease), lease->fsm.reason);
 }
 
-static void renewal_tell_broker(struct renewal *r, struct lease *lease, enum message_kind kind)
+static void renewal_tell_broker(struct renewal *r, struct lease *lease,
+                                enum message_kind kind) IN_RENEWAL_THREAD
 {
     struct message *message = message_new(kind);
 
@@ -96,7 +97,7 @@ static bool looked_at(struct renewal *r, const struct lease *lease, hf_time at)
            cohorts_add(&r->looks, lease->slot, hf_time_floor(at, grid));
 }
 
-static void renewal_set_timer(struct renewal *r, struct lease *lease, hf_time at)
+static void renewal_set_timer(struct renewal *r, struct lease *lease, hf_time at) IN_RENEWAL_THREAD
 {
     bool never = at.ns >= HF_TIME_NEVER.ns;
 
@@ -171,7 +172,8 @@ static struct release_order order_of(struct renewal *r, const struct lease *leas
     return order;
 }
 
-static void renewal_release_keys(struct renewal *r, struct lease *lease, hf_time now)
+static void renewal_release_keys(struct renewal *r, struct lease *lease,
+                                 hf_time now) IN_RENEWAL_THREAD
 {
     struct release_order order = order_of(r, lease, renewal_all_nodes(r), now);
 
@@ -191,7 +193,7 @@ static void renewal_release_keys(struct renewal *r, struct lease *lease, hf_time
 }
 
 /* (!) A command without an answer may have left a key, or may still do so. */
-static void renewal_lapsed(struct renewal *r, struct lease *lease, hf_time now)
+static void renewal_lapsed(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD
 {
     const struct renewal_slot *slot = &r->slots[lease->slot];
     struct release_order order = order_of(r, lease, (uint32_t)(slot->doubt | slot->broken), now);

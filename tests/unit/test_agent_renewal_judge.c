@@ -101,6 +101,17 @@ static struct lease *adopted(bool run)
 static int64_t nodes_ahead_us; /* of this host's wall clock */
 static const char *nonce_told = NONCE;
 
+/* A node's TIME at an instant of this host's, to the microsecond: what is read in between takes its time, and is no step. */
+static hf_nodetime node_time(hf_time at)
+{
+    static int64_t began_us;
+    int64_t us = (at.ns - ahead_ns) / HF_NS_PER_US;
+
+    if (!began_us)
+        began_us = clock_wall().ms * 1000 - us;
+    return (hf_nodetime){began_us + us + nodes_ahead_us};
+}
+
 /* A node has renewed both, in one script that was sent at `sent`. */
 static void answer_renewal(int node, const struct lease *first, const struct lease *second,
                            hf_time sent)
@@ -112,10 +123,10 @@ static void answer_renewal(int node, const struct lease *first, const struct lea
                                .final = true,
                                .sent = sent,
                                .received = clock_now(),
-                               .node_time = {clock_wall().ms * 1000 + nodes_ahead_us},
                                .marks = "11",
                                .mark_count = 2};
 
+    reply.node_time = node_time(reply.received);
     snprintf(reply.nonce, sizeof(reply.nonce), "%s", nonce_told);
     *batch = (struct renew_batch){.node = n, .busy = true, .count = 2};
     batch->keys[0].slot = first->slot;
@@ -137,9 +148,9 @@ static void answer_heal(uint32_t slot, int node)
                                .final = true,
                                .sent = clock_now(),
                                .received = clock_now(),
-                               .node_time = {clock_wall().ms * 1000 + nodes_ahead_us},
                                .nonce = NONCE};
 
+    reply.node_time = node_time(reply.received);
     heal->node = n;
     heal->slot = slot;
     heal->generation = generation;
@@ -338,9 +349,9 @@ static void says(int node, const char *nonce)
                                .error_text = "",
                                .final = true,
                                .sent = clock_now(),
-                               .received = clock_now(),
-                               .node_time = {clock_wall().ms * 1000 + nodes_ahead_us}};
+                               .received = clock_now()};
 
+    reply.node_time = node_time(reply.received);
     snprintf(reply.nonce, sizeof(reply.nonce), "%s", nonce);
     (void)renewal_learn(&agent.renewal->node[node], &reply);
 }
