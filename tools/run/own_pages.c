@@ -31,6 +31,7 @@ static bool own_pages_read(const char *line, struct own_pages_range *ret_range)
     char mode[5];
     int path = 0;
 
+    /* NOLINTNEXTLINE(cert-err34-c): a line of the kernel's */
     if (sscanf(line, "%lx-%lx %4s %*x %*x:%*x %lu %n", &start, &end, mode, &inode, &path) != 4 ||
         mode[0] != 'r' || mode[3] != 'p')
         return false;

@@ -420,11 +420,9 @@ static void on_socket(struct loop_fd *watch)
     n = recv(watch->fd, &hello, sizeof(hello), MSG_DONTWAIT | MSG_TRUNC);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (n <= 0)
-        session_end(s, NULL);
-    else if (s->client)
+    if (n > 0 && s->client)
         session_end(s, "a datagram after the hello");
-    else if (!attach_hello(s, &hello, (size_t)n))
+    else if (n <= 0 || !attach_hello(s, &hello, (size_t)n))
         session_end(s, NULL);
 }
 
