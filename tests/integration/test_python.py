@@ -532,7 +532,7 @@ def holder_killed(run):
     first.wait_out("held")
     second = start(run, code)
     first.kill()
-    second.wait_out("held", 5)
+    second.wait_out("held", 15)  # Python has to start; the TTL is 30 s
     second.kill()
     run.keys_gone("a")
 
