@@ -46,8 +46,8 @@ static bool own_pages_read(const char *line, struct own_pages_range *ret_range)
     return true;
 }
 
-/* Those of files, or all. The number of them. */
-static int own_pages_find(struct own_pages_range ranges[MOST], bool all)
+/* The number of them. */
+static int own_pages_find(struct own_pages_range ranges[MOST])
 {
     FILE *maps = fopen("/proc/self/maps", "re");
     char line[4352]; /* a path is shorter than 4096 */
@@ -56,7 +56,7 @@ static int own_pages_find(struct own_pages_range ranges[MOST], bool all)
     if (!maps)
         return 0;
     while (count < MOST && fgets(line, sizeof(line), maps))
-        count += own_pages_read(line, &ranges[count]) && (all || ranges[count].of_file);
+        count += own_pages_read(line, &ranges[count]);
     (void)fclose(maps);
     return count;
 }
@@ -79,7 +79,7 @@ static int own_pages_move_one(int fd, const struct own_pages_range *range, off_t
                : 0;
 }
 
-/* For those that the kernel does not promise to keep. */
+/* Those of files, which the kernel does not promise to keep. */
 static void own_pages_move(const struct own_pages_range *ranges, int count)
 {
     int fd = memfd_create("holdfast-pages", MFD_CLOEXEC);
@@ -87,20 +87,25 @@ static void own_pages_move(const struct own_pages_range *ranges, int count)
 
     if (fd < 0)
         return;
-    for (int i = 0; i < count && own_pages_move_one(fd, &ranges[i], at) == 0; i++)
+    for (int i = 0; i < count; i++) {
+        if (!ranges[i].of_file)
+            continue;
+        if (own_pages_move_one(fd, &ranges[i], at) < 0)
+            break;
         at += (off_t)ranges[i].length;
+    }
     close(fd);
 }
 
 void own_pages(void)
 {
     struct own_pages_range *ranges = calloc(MOST, sizeof(*ranges));
-    int count = ranges ? own_pages_find(ranges, true) : 0, kept = 0;
+    int count = ranges ? own_pages_find(ranges) : 0, kept = 0;
 
     for (int i = 0; i < count; i++)
         kept += mlock(ranges[i].start, ranges[i].length) == 0 || !ranges[i].of_file;
     if (kept < count)
-        own_pages_move(ranges, own_pages_find(ranges, false));
+        own_pages_move(ranges, count);
     free(ranges);
 }
 
