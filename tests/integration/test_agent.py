@@ -311,6 +311,15 @@ def ordinary_user(run):
     assert agent.wait() == 64 and "--runtime-dir" in agent.err, agent.err
 
 
+def within(run, place, env, first, *argv):
+    """Spawns it where /run, the place of the host's agents, is `place`. `first`: words before the command."""
+    words = ["unshare", "--mount", "sh", "-c", f'mount --bind {place} /run && exec {first} "$@"', "sh"]
+    return run.spawn(*words, *(run.for_others(arg) for arg in argv), env=env)
+
+
+AS_OTHER = f"setpriv --reuid {OTHER_UID} --regid {OTHER_UID} --clear-groups"
+
+
 @scenario("while a user's own agent is away its locks are not looked for at the host's agent of the same name", needs_root=True)
 def away(run):
     run.redis(3)
@@ -320,22 +329,15 @@ def away(run):
     os.chown(user_dir, OTHER_UID, OTHER_UID)
     env = {"XDG_RUNTIME_DIR": user_dir, "HOLDFAST_RUNTIME_DIR": "", "HOLDFAST_AGENT": name}
 
-    def within(first, *argv, **options):
-        """Where the host's agents are is /run."""
-        words = ["unshare", "--mount", "sh", "-c", f'mount --bind {place} /run && exec {first} "$@"', "sh"]
-        return run.spawn(*words, *(run.for_others(arg) for arg in argv), env=env, **options)
-
-    user = f"setpriv --reuid {OTHER_UID} --regid {OTHER_UID} --clear-groups"
-
     def try_it():
-        return within(user, BUILD / "bin" / "holdfast", "run", "-n", "-v", "job", "true")
+        return within(run, place, env, AS_OTHER, BUILD / "bin" / "holdfast", "run", "-n", "-v", "job", "true")
 
     nodes = [word for node in run.nodes for word in ("--node", node.spec)]
-    system = within("", HOLDFASTD, "--system", "--assume-fresh", "--name", name, *nodes)
+    system = within(run, place, env, "", HOLDFASTD, "--system", "--assume-fresh", "--name", name, *nodes)
     system.wait_err(r"holdfastd: (\w+: )?ready")
     hosts = try_it()
     assert hosts.wait() == 0, hosts.err  # the user has no agent
-    own = within(user, HOLDFASTD, "--assume-fresh", "--name", name, *nodes)
+    own = within(run, place, env, AS_OTHER, HOLDFASTD, "--assume-fresh", "--name", name, *nodes)
     own.wait_err(r"(?m)^\S+Z holdfastd: ready")
     own.signal(signal.SIGTERM)
     assert own.wait() == 0, own.err
@@ -355,28 +357,21 @@ def shadowed(run):
     user_dir.mkdir(mode=0o700)
     os.chown(user_dir, OTHER_UID, OTHER_UID)
     env = {"XDG_RUNTIME_DIR": user_dir, "HOLDFAST_RUNTIME_DIR": "", "HOLDFAST_AGENT": name}
-
-    def within(first, *argv):
-        """Where the host's agents are is /run."""
-        words = ["unshare", "--mount", "sh", "-c", f'mount --bind {place} /run && exec {first} "$@"', "sh"]
-        return run.spawn(*words, *(run.for_others(arg) for arg in argv), env=env)
-
-    user = f"setpriv --reuid {OTHER_UID} --regid {OTHER_UID} --clear-groups"
-    own = within(user, HOLDFASTD, "--dev", "--name", name)
+    own = within(run, place, env, AS_OTHER, HOLDFASTD, "--dev", "--name", name)
     own.wait_err(r"(?m)^\S+Z holdfastd: ready")
-    quiet = within(user, BUILD / "bin" / "holdfast", "run", "-n", "job", "true")
+    quiet = within(run, place, env, AS_OTHER, BUILD / "bin" / "holdfast", "run", "-n", "job", "true")
     assert quiet.wait() == 0 and quiet.err == "", quiet.err
     nodes = [word for node in run.nodes for word in ("--node", node.spec)]
-    system = within("", HOLDFASTD, "--system", "--assume-fresh", "--name", name, *nodes)
+    system = within(run, place, env, "", HOLDFASTD, "--system", "--assume-fresh", "--name", name, *nodes)
     system.wait_err(r"holdfastd: (\w+: )?ready")
-    told = within(user, BUILD / "bin" / "holdfast", "run", "-n", "job", "true")
+    told = within(run, place, env, AS_OTHER, BUILD / "bin" / "holdfast", "run", "-n", "job", "true")
     assert told.wait() == 0, told.err
     assert "your own agent" in told.err and f"--agent /run/holdfast/{name}/sock" in told.err, told.err
     for args in (("--agent", f"/run/holdfast/{name}/sock"), ("--agent", f"{user_dir}/holdfast/{name}/sock")):  # whoever says which
-        chosen = within(user, BUILD / "bin" / "holdfast", "run", *args, "-n", "job", "true")
+        chosen = within(run, place, env, AS_OTHER, BUILD / "bin" / "holdfast", "run", *args, "-n", "job", "true")
         assert chosen.wait() == 0 and chosen.err == "", chosen.err
     # Root asks for the user's by its path, and gets no other.
-    shown = within("", BUILD / "bin" / "holdfast", "status", "--json", "--agent", f"{user_dir}/holdfast/{name}/sock")
+    shown = within(run, place, env, "", BUILD / "bin" / "holdfast", "status", "--json", "--agent", f"{user_dir}/holdfast/{name}/sock")
     assert shown.wait() == 0, shown.err
     agent = json.loads(shown.out)["agent"]
     assert agent["uid"] == OTHER_UID and agent["dev"], agent
