@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/broker/nodes/node_fleet.h"
+#include "agent/broker/nodes/node_fleet_steps.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/broker/rooms.h"
 #include "agent/core/fleet_later.h"

@@ -3,7 +3,8 @@
 #ifndef HOLDFAST_TESTS_NODES_ROOM_FIXTURE_H
 #define HOLDFAST_TESTS_NODES_ROOM_FIXTURE_H
 
-#include "agent/broker/nodes/nodes.h"
+#include "agent/broker/nodes/node_answers.h"
+#include "agent/broker/nodes/nodes_review.h"
 #include "agent/record/events.h"
 #include "agent/record/stores.h"
 #include "tests/unit/broker_fixture.h"

@@ -15,6 +15,7 @@
 #include "agent/broker/locks/requests.h"
 #include "agent/broker/locks/waiters.h"
 #include "agent/broker/nodes/node_texts.h"
+#include "agent/broker/nodes/node_answers.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/config/config_allow.h"
 #include "shm/waiters.h"

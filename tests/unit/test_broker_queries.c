@@ -10,6 +10,7 @@
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/locks/waiters.h"
 #include "agent/broker/locks/wakeups.h"
+#include "agent/broker/nodes/node_answers.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/broker/queries/queries.h"
 #include "tests/unit/broker_fixture.h"

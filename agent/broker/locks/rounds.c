@@ -27,6 +27,7 @@
 #include "agent/broker/locks/waiters.h"
 #include "agent/broker/locks/wakeups.h"
 #include "agent/broker/nodes/node_texts.h"
+#include "agent/broker/nodes/node_answers.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/core/fence.h"
 #include "shm/assert.h"

@@ -16,6 +16,7 @@
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/locks/rounds.h"
 #include "agent/broker/locks/waiters.h"
+#include "agent/broker/nodes/node_answers.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/core/turns.h"
 #include "agent/core/wakeup.h"

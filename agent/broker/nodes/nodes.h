@@ -1,5 +1,8 @@
 /* The nodes as the broker sees them: its links, each node's trust, and whether a round may begin.
- * Belongs to the broker's thread, but for nodes_create() and nodes_destroy(). */
+ * Belongs to the broker's thread, but for nodes_create() and nodes_destroy().
+ *
+ * From above: nodes_review.c (events of the links, the review) -> node_fleet_steps.c (what the fleet's record asks for)
+ * -> sentinels.c -> node_answers.c (what answers show) -> node_known.c, node_events.c, node_fleet.c -> nodes.c. */
 #ifndef HOLDFAST_AGENT_BROKER_NODES_NODES_H
 #define HOLDFAST_AGENT_BROKER_NODES_NODES_H
 
@@ -22,8 +25,6 @@
 #include "agent/redis/releaser.h"
 #include "agent/redis/resolver.h"
 #include "agent/redis/seat.h"
-
-struct message;
 
 /* What events have told of a node, so that each thing is told once. */
 struct node_told {
@@ -82,6 +83,7 @@ struct nodes {
     struct servers servers; /* that they lead to */
     uint32_t twins;         /* bit per node: it is up, and says that it is another one's server */
     struct link *links[HF_NODES_MAX];
+    const struct link_events *link_events;
     uint32_t unsent; /* bit per node: commands of this turn are buffered */
     int n, q;
     struct loop_timer review;
@@ -100,29 +102,19 @@ struct nodes {
     char fleet[576]; /* why no lock is granted: this host is not as the fleet; "" */
 };
 
-/* Makes the links, without connecting. On HF_ENOMEM and HF_ESYS nothing is left behind. */
-int nodes_create(struct agent *agent, struct loop *loop, struct resolver *resolver,
-                 const struct nodes_owner *owner, struct nodes **ret_nodes);
-/* A reload. Links of which the address is another one end, and connect there. */
-void nodes_configure(struct nodes *nodes, const struct config *config) IN_BROKER_THREAD;
-/* Sends the node's link to its seat. */
-void nodes_reconnect(struct nodes *nodes, int node) IN_BROKER_THREAD;
-/* In the broker's thread. */
-void nodes_start(struct nodes *nodes) IN_BROKER_THREAD;
-/* Ends the links: every command in flight is told that it is over. Releases under way are forgotten: the journal has
- * them. */
-void nodes_end(struct nodes *nodes);
-void nodes_destroy(struct nodes *nodes); /* NULL is fine */
 /* Commands to these nodes (bit per node) leave with the others of this turn. */
 static inline void nodes_send_later(struct nodes *nodes, uint32_t which)
 {
     nodes->unsent |= which;
 }
 void nodes_send(struct nodes *nodes) IN_BROKER_THREAD;
-/* A reply of any script on a broker's link: clock, nonce, counters. Returns enum trust_event bits.
- */
-unsigned nodes_on_reply(struct nodes *nodes, int node,
-                        const struct link_reply *reply) IN_BROKER_THREAD;
+/* Sends the node's link to its seat. */
+void nodes_reconnect(struct nodes *nodes, int node) IN_BROKER_THREAD;
+struct link_options nodes_link_options(struct nodes *nodes, int node, hf_dur probe);
+/* How long after a sample of its clock the next one is due, by what the last one left open. */
+hf_dur nodes_probe_gap(const struct nodes *nodes, int node);
+void nodes_show_address(struct nodes *nodes, int node);
+void nodes_show_error(struct hf_node_row *row, enum hf_node_error error, const char *text);
 /* The answer to an acquire, a raise or the making of a sentinel; `written`: it was carried out. */
 void nodes_on_write(struct nodes *nodes, int node, const struct link_reply *reply,
                     bool written) IN_BROKER_THREAD;
@@ -132,12 +124,8 @@ void nodes_doubt(struct nodes *nodes, int node, enum node_doubt what, const void
                  size_t key_len) IN_BROKER_THREAD;
 void nodes_believe(struct nodes *nodes, int node, enum node_doubt what, const void *key,
                    size_t key_len) IN_BROKER_THREAD;
-/* Logs, records and passes on what a reply or a connection showed: TRUST_* bits. */
-void nodes_note(struct nodes *nodes, int node, unsigned events, hf_time now) IN_BROKER_THREAD;
 /* Tells the renewal thread of these events, and of the nonce that this thread knows. */
 void nodes_tell_renewal(struct nodes *nodes, int node, unsigned events) IN_BROKER_THREAD;
-/* The same from the renewal thread. */
-void nodes_on_told(struct nodes *nodes, const struct message *m) IN_BROKER_THREAD;
 bool nodes_may_vote(const struct nodes *nodes, int node, hf_time now) IN_BROKER_THREAD;
 /* How many servers vote. */
 int nodes_voting(const struct nodes *nodes, hf_time now) IN_BROKER_THREAD;
@@ -149,6 +137,9 @@ int nodes_granting(const struct nodes *nodes, hf_time now) IN_BROKER_THREAD;
 int nodes_up(const struct nodes *nodes) IN_BROKER_THREAD;
 /* Whether it is too early to say that nodes are missing: the agent has just started, or is about to start again. */
 bool nodes_settling(const struct nodes *nodes, hf_time now) IN_BROKER_THREAD;
+/* trust_median() of the nodes that are up, or of all that have ever told their TIME. */
+int nodes_median(const struct nodes *nodes, bool up, hf_time now,
+                 const struct node_trust **ret_nodes, int64_t *ret_median_us) IN_BROKER_THREAD;
 /* The nodes' TIME now, by the median; false: unknown. */
 bool nodes_time(const struct nodes *nodes, hf_time now, hf_nodetime *ret_time) IN_BROKER_THREAD;
 /* The same of the nodes that are up, and which of them are at most `most` off it (trust_near()); 0: none is up. */

@@ -10,6 +10,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
 #include "agent/base/thread_role.h"
+#include "agent/broker/nodes/node_answers.h"
 #include "agent/broker/nodes/node_fleet.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/config/list_hash.h"
@@ -75,7 +76,7 @@ static void compare_with_fleet(struct nodes *nodes, int i)
     bool recorded = (node->trust.sentinel.present && f->node[i].digest[0]) ||
                     (f->known && f->record.version > 1);
 
-    if (recorded ? !node_fleet_objects(nodes, i, node->fleet_text, sizeof(node->fleet_text))
+    if (recorded ? !fleet_is_foreign(f, i, node->fleet_text, sizeof(node->fleet_text))
                  : !sentinel_differs(&node->trust.sentinel, nodes->config, i, node->fleet_text,
                                      sizeof(node->fleet_text))) {
         node->fleet_text[0] = '\0';

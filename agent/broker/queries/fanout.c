@@ -1,3 +1,4 @@
+#include "agent/broker/nodes/node_answers.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/base/thread_role.h"
 #include "agent/broker/queries/fanout.h"

@@ -16,6 +16,7 @@
 #include "agent/broker/clients/rights.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
+#include "agent/broker/nodes/node_answers.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/broker/queries/queries.h"
 #include "agent/broker/queries/query.h"

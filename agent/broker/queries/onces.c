@@ -10,6 +10,7 @@
 #include "agent/broker/clients/rights.h"
 #include "agent/broker/locks/locks.h"
 #include "agent/broker/locks/resources.h"
+#include "agent/broker/nodes/node_answers.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/core/fence.h"
 #include "agent/core/once.h"
