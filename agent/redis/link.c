@@ -1,16 +1,11 @@
-/* The connection of a link: addresses, connecting, its end, and the next attempt. */
-#include <ctype.h>
-#include <errno.h>
+/* The connection of a link: addresses, connecting, its end, and the next attempt; and what each state does next. */
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 
 #include "agent/base/clock.h"
-#include "agent/core/draw.h"
 #include "agent/redis/link_internal.h"
 #include "agent/redis/remedy.h"
 #include "shm/assert.h"
@@ -21,23 +16,6 @@
 /* To a peer that misbehaves. It costs little, and is told, once in that time. */
 #define DISTANCE_FIRST_MS 1000
 #define DISTANCE_MAX_MS   60000
-
-uint32_t link_random(struct link *link)
-{
-    return draw_next(&link->random);
-}
-
-void link_copy_text(const struct link *link, char to[LINK_TEXT_MAX], const char *from)
-{
-    const char *password = link->options.address->password;
-    size_t i;
-
-    if (password[0] && strstr(from, password))
-        from = "(text withheld: it repeats the password)";
-    for (i = 0; i < LINK_TEXT_MAX - 1 && from[i]; i++)
-        to[i] = isprint((unsigned char)from[i]) ? from[i] : '?';
-    to[i] = '\0';
-}
 
 /* --- the reader's guard ----------------------------------------------------------------------- */
 
@@ -63,65 +41,6 @@ static void guard_reader(struct link *link)
 }
 
 /* --- the end ---------------------------------------------------------------------------------- */
-
-void link_enter(struct link *link, enum link_state state, hf_time step_at)
-{
-    hf_assert((unsigned)state <= LINK_WAITING, "state %d after %d", (int)state, (int)link->state);
-    hf_assert(state != LINK_UP || link->state == LINK_GREETING, "state %d after %d", (int)state,
-              (int)link->state);
-    hf_assert(state != LINK_WAITING || link->state >= LINK_ENDED, "state %d after %d", (int)state,
-              (int)link->state);
-    link->state = state;
-    if (step_at.ns == HF_TIME_NEVER.ns)
-        loop_timer_cancel(link->options.loop, &link->step);
-    else
-        (void)loop_timer_set(link->options.loop, &link->step, step_at);
-}
-
-/* The context is gone or being freed. The owner is told at the loop's next turn: the caller may be
- * inside link_flush() of an owner that expects no callbacks. */
-static void ended(struct link *link, enum hf_node_error error)
-{
-    link->context = NULL;
-    link->end_error = error;
-    handshake_stop(link);
-    link_enter(link, LINK_ENDED, clock_now());
-}
-
-static void drop_context(struct link *link)
-{
-    redisAsyncContext *context = link->context;
-
-    link->context = NULL;
-    if (!context)
-        return;
-    context->data = NULL; /* its callbacks now do nothing */
-    secure_end(link);
-    io_detach(context);
-    redisAsyncFree(context);
-}
-
-void link_end(struct link *link, enum hf_node_error error, const char *format, ...)
-{
-    va_list args;
-
-    if (link->state == LINK_ENDED || link->state == LINK_WAITING || link->state == LINK_IDLE)
-        return;
-    va_start(args, format);
-    vsnprintf(link->end_text, sizeof(link->end_text), format, args);
-    va_end(args);
-    drop_context(link);
-    ended(link, error);
-}
-
-void link_mute_end(struct link *link, enum hf_node_error error, const char *text)
-{
-    link->mute_ends++;
-    if (link->other != HF_NODE_ERR_NONE)
-        link_end(link, link->other, "%s", tls_knocked_text(link->other));
-    else
-        link_end(link, error, "%s", text);
-}
 
 /* (!) A peer that misbehaves once it is up, or hangs up, comes up again and again, so coming up proves nothing of it. */
 static hf_dur delay_of(struct link *link)
@@ -165,7 +84,7 @@ static void connect_failed(struct link *link, const char *text)
     if (link->address_next < link->address_count)
         link_enter(link, LINK_CONNECTING, clock_now());
     else
-        ended(link, HF_NODE_ERR_CONNECT);
+        link_ended(link, HF_NODE_ERR_CONNECT);
 }
 
 static void on_connect(const redisAsyncContext *context, int status)
@@ -183,8 +102,7 @@ static void on_connect(const redisAsyncContext *context, int status)
     } else if (link->options.address->tls) {
         secure_begin(link);
     } else {
-        link_enter(link, LINK_GREETING, HF_TIME_NEVER);
-        handshake_begin(link);
+        link_enter(link, LINK_GREETING, clock_now());
     }
 }
 
@@ -225,7 +143,7 @@ static void on_disconnect(const redisAsyncContext *context, int status)
         text = tls_knocked_text(error);
     }
     link_copy_text(link, link->end_text, text);
-    ended(link, error);
+    link_ended(link, error);
 }
 
 static void connect_next(struct link *link)
@@ -259,6 +177,7 @@ static void connect_next(struct link *link)
     link->context = context;
     guard_reader(link);
     calls_reset(link);
+    identity_reset(link);
     link->up_since = HF_TIME_NEVER;
     io_attach(link);
     (void)redisAsyncSetConnectCallback(context, on_connect);
@@ -268,7 +187,7 @@ static void connect_next(struct link *link)
 
 static void connect_timed_out(struct link *link)
 {
-    drop_context(link);
+    link_drop_context(link);
     connect_failed(link, "connecting takes too long");
 }
 
@@ -339,7 +258,7 @@ static void on_step(struct loop_timer *timer, hf_time now)
         else if (link->address_next < link->address_count)
             connect_next(link);
         else /* a lookup has ended meanwhile: its addresses are for the next attempt */
-            ended(link, HF_NODE_ERR_CONNECT);
+            link_ended(link, HF_NODE_ERR_CONNECT);
         break;
     case LINK_SECURING:
         secure_timed_out(link);
@@ -352,19 +271,12 @@ static void on_step(struct loop_timer *timer, hf_time now)
         begin_attempt(link);
         break;
     case LINK_GREETING:
+        handshake_begin(link);
+        link_flush(link);
+        break;
     case LINK_UP:
         break;
     }
-}
-
-void link_is_ready(struct link *link, const struct link_reply *sentinel)
-{
-    link_enter(link, LINK_UP, HF_TIME_NEVER);
-    link->mute_ends = 0;
-    link->other = HF_NODE_ERR_NONE;
-    link->up_since = clock_now();
-    link->options.events->up(link, &link->facts, sentinel, link->options.arg);
-    tracking_begin(link);
 }
 
 int link_create(const struct link_options *options, struct link **ret_link)
@@ -443,21 +355,6 @@ void link_destroy(struct link *link)
     free(link);
 }
 
-void link_flush(struct link *link)
-{
-    redisAsyncContext *context = link->context;
-
-    link->checked = HF_TIME_PAST; /* commands from now on leave later */
-    /* While hiredis runs a callback of this context a failing write would free the context in use;
-     * hiredis then writes by itself as soon as the callback is done. */
-    if (!context || link->state < LINK_GREETING || (context->c.flags & REDIS_IN_CALLBACK))
-        return;
-    if (link->secure.tls)
-        secure_flush(link);
-    else
-        redisAsyncHandleWrite(context);
-}
-
 int link_node(const struct link *link)
 {
     return link->options.node;
@@ -497,11 +394,6 @@ bool link_is_up(const struct link *link)
 bool link_is_connected(const struct link *link)
 {
     return link->state == LINK_GREETING || link->state == LINK_UP;
-}
-
-int link_in_flight(const struct link *link)
-{
-    return link->in_flight - link->checks;
 }
 
 hf_dur link_rtt(const struct link *link)

@@ -111,6 +111,17 @@ static bool is_no_sentinel(const struct link_reply *reply)
                                             strncmp(reply->error_text, "WRONGTYPE", 9) == 0);
 }
 
+/* The handshake is done. */
+static void handshake_end(struct link *link, const struct link_reply *sentinel)
+{
+    link_enter(link, LINK_UP, HF_TIME_NEVER);
+    link->mute_ends = 0;
+    link->other = HF_NODE_ERR_NONE;
+    link->up_since = clock_now();
+    link->options.events->up(link, &link->facts, sentinel, link->options.arg);
+    tracking_begin(link);
+}
+
 static void on_sentinel(struct link *link, const struct link_reply *reply, void *arg)
 {
     /* A node that will not be used may refuse scripts: the link's owner still wants its facts. */
@@ -135,7 +146,7 @@ static void on_sentinel(struct link *link, const struct link_reply *reply, void 
         }
         link->facts = link->asked;
         schedule_probe(link);
-        link_is_ready(link, &told);
+        handshake_end(link, &told);
     } else if (link->state == LINK_UP) {
         schedule_probe(link);
         if (!link->asked_well || (reply->outcome == LINK_ERROR && !useless))
@@ -274,27 +285,7 @@ void handshake_begin(struct link *link)
         (void)ask(link, on_info, "INFO", NULL);
 }
 
-void link_set_probe(struct link *link, hf_dur probe)
-{
-    hf_time at = hf_time_add(clock_now(), probe);
-
-    link->options.probe = probe;
-    if (heap_has(&link->probe.item) && hf_time_before(at, link->probe.item.at))
-        (void)loop_timer_set(link->options.loop, &link->probe, at);
-}
-
-void link_probe_soon(struct link *link)
-{
-    if (heap_has(&link->probe.item))
-        (void)loop_timer_set(link->options.loop, &link->probe, clock_now());
-}
-
 void handshake_init(struct link *link)
 {
     link->probe.fn = on_probe;
-}
-
-void handshake_stop(struct link *link)
-{
-    loop_timer_cancel(link->options.loop, &link->probe);
 }

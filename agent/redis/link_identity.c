@@ -6,7 +6,7 @@
  *   ends.
  * - (!) INFO is asked for again behind the name: another server may have come between, and got it.
  * - An answer that shows lost scripts, loading, or a server that may not write any more puts in doubt
- *   which server it is: INFO is sent at once, and until it is answered no answer counts (link_call.c).
+ *   which server it is: INFO is sent at once, and until it is answered no answer counts (link_eval.c).
  *   With the same run_id all is well. With another run_id or role the connection ends.
  * After each end the link connects anew, and the handshake's INFO comes before anything else.
  */

@@ -1,7 +1,10 @@
-/* What the parts of a link share: link.c (connection), link_io.c (its events), link_call.c (commands in flight),
- * link_script.c (the script commands), link_handshake.c (the commands on a new connection),
- * link_identity.c (whether it is still the same server), link_acl.c (what its user may do), link_tracking.c
- * (notices of changes), link_reply.c (decoding; knows no link). One thread. */
+/* What the parts of a link share. One thread. From above, each calling only those after it:
+ *   link.c (connection, and what each state does next) -> link_handshake.c (the commands on a new connection)
+ *   -> link_script.c (the script commands) -> link_eval.c (one script's run)
+ *   -> link_identity.c (whether it is still the same server), link_tracking.c (notices of changes), link_acl.c (what its
+ *      user may do)
+ *   -> link_call.c (commands in flight) -> link_io.c (the descriptor's events), link_tls.c
+ *   -> link_end.c (a link's end), link_answer.c -> link_reply.c (decoding; know no link) */
 #ifndef HOLDFAST_AGENT_REDIS_LINK_INTERNAL_H
 #define HOLDFAST_AGENT_REDIS_LINK_INTERNAL_H
 
@@ -48,6 +51,8 @@ enum link_state {
 struct call;
 /* The answer to a command of our own; never NULL. */
 typedef void call_fn(struct link *link, const struct call *call, const redisReply *answer);
+/* The answer to a script. Returns whether the call is in flight again. */
+typedef bool call_answered_fn(struct link *link, struct call *call, const redisReply *answer);
 
 /* One command in flight. Answers come in the order of sending. */
 struct call {
@@ -58,7 +63,8 @@ struct call {
     size_t length;
     enum script script;
     call_fn *own; /* our own command; else NULL, and what follows is set */
-    size_t keys;  /* renew, release: how many marks are due */
+    call_answered_fn *answered;
+    size_t keys; /* renew, release: how many marks are due */
     struct loop_timer deadline;
     bool reloaded, timed_out;
     uint32_t mark; /* of tracking_mark(); 0: what it read is not tracked */
@@ -160,19 +166,24 @@ struct link {
     char end_text[LINK_TEXT_MAX];
 };
 
-/* --- link.c ----------------------------------------------------------------------------------- */
+/* --- link_end.c ------------------------------------------------------------------------------- */
 
-/* Ends the connection; commands and owner are told at the loop's next turn. Does nothing when it
- * has ended already. Not for hiredis' connect and disconnect callbacks: there it frees the context
- * itself. */
+/* Ends the connection; commands and owner are told at the loop's next turn: the caller may be inside link_flush() of
+ * an owner that expects no callbacks. Does nothing when it has ended already. Not for hiredis' connect and disconnect
+ * callbacks: there it frees the context itself, and link_ended() follows. */
 void link_end(struct link *link, enum hf_node_error error, const char *format, ...) HF_PRINTF(3, 4);
 /* The same when the peer has not said a word. */
 void link_mute_end(struct link *link, enum hf_node_error error, const char *text);
+/* The context is gone or being freed; `end_text` is set. */
+void link_ended(struct link *link, enum hf_node_error error);
+void link_drop_context(struct link *link);
+/* At once, where hiredis frees the context later. */
+void io_detach(redisAsyncContext *context);
+/* Ends the connection if hiredis keeps too much of what was read. */
+void link_read_is_over(struct link *link);
 void link_enter(struct link *link, enum link_state state, hf_time step_at);
 /* For delays; never 0. */
 uint32_t link_random(struct link *link);
-/* The handshake is done. */
-void link_is_ready(struct link *link, const struct link_reply *sentinel);
 /* An error's text from the node: printable, cut to fit, and without our password, which some
  * servers repeat. */
 void link_copy_text(const struct link *link, char to[LINK_TEXT_MAX], const char *from);
@@ -181,10 +192,6 @@ void link_copy_text(const struct link *link, char to[LINK_TEXT_MAX], const char 
 
 /* Watches the descriptor of the link's new context. */
 void io_attach(struct link *link);
-/* At once, where hiredis frees the context later. */
-void io_detach(redisAsyncContext *context);
-/* Ends the connection if hiredis keeps too much of what was read. */
-void link_read_is_over(struct link *link);
 
 /* --- link_call.c ------------------------------------------------------------------------------ */
 
@@ -199,8 +206,19 @@ void calls_destroy(struct link *link);
 int call_own(struct link *link, call_fn *own, int argc, const char **argv, const size_t *lengths);
 /* SCRIPT LOAD, unless it is in flight. `loaded` may be NULL. */
 int call_load(struct link *link, enum script script, call_fn *loaded);
+/* What link_eval.c makes a call of. The call is the caller's until it is sent, and again once it was answered. */
+struct call *call_new(struct link *link, int argc, const char **argv, const size_t *lengths);
+int call_send(struct link *link, struct call *call);
+void call_free(struct call *call);
+struct link_reply call_reply(const struct call *call, enum link_outcome outcome,
+                             enum hf_node_error error, hf_time now);
+/* How many bytes hiredis has still to send. */
+size_t call_unsent(const struct link *link);
+
+/* --- link_eval.c ------------------------------------------------------------------------------ */
+
 /* Buffers an owner's EVALSHA of `script`: argv[1] is filled in here. */
-int call_script(struct link *link, enum script script, size_t keys, hf_time deadline,
+int eval_script(struct link *link, enum script script, size_t keys, hf_time deadline,
                 link_reply_fn *fn, void *arg, int argc, const char **argv, size_t *lengths);
 
 /* --- link_script.c ---------------------------------------------------------------------------- */
@@ -212,10 +230,8 @@ int script_sentinel(struct link *link, const struct link_sentinel *sentinel, hf_
 /* --- link_handshake.c ------------------------------------------------------------------------- */
 
 void handshake_init(struct link *link);
-/* Asks AUTH, SELECT, INFO, and the rest when they are answered; ends in link_is_ready() or
- * link_end(). */
+/* Asks AUTH, SELECT, INFO, and the rest when they are answered; the link is up in the end, or ends by link_end(). */
 void handshake_begin(struct link *link);
-void handshake_stop(struct link *link);
 
 /* --- link_identity.c -------------------------------------------------------------------------- */
 
@@ -243,8 +259,6 @@ void secure_begin(struct link *link);
 void secure_timed_out(struct link *link);
 /* Sends what is buffered. */
 void secure_flush(struct link *link);
-/* Gives the descriptor back, closed. Before hiredis frees its context, which may be later. */
-void secure_end(struct link *link);
 /* The descriptor of the link's connection. */
 int secure_socket(const struct link *link);
 /* Whether this connection is to find out only which protocol the peer speaks, and in hiredis' connect callback: finds

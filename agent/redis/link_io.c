@@ -6,12 +6,6 @@
 
 #include "agent/redis/link_internal.h"
 
-void link_read_is_over(struct link *link)
-{
-    if (!bounds_hold(&link->bounds, link->context->c.reader))
-        link_end(link, HF_NODE_ERR_PROTOCOL, "%s", bounds_text(&link->bounds));
-}
-
 static void on_readable(struct ev_loop *loop, ev_io *io, int events)
 {
     struct link *link = io->data;
@@ -82,9 +76,17 @@ void io_attach(struct link *link)
     link->reading.data = link->writing.data = link;
 }
 
-void io_detach(redisAsyncContext *context)
+void link_flush(struct link *link)
 {
-    if (context->ev.cleanup)
-        context->ev.cleanup(context->ev.data);
-    memset(&context->ev, 0, sizeof(context->ev));
+    redisAsyncContext *context = link->context;
+
+    link->checked = HF_TIME_PAST; /* commands from now on leave later */
+    /* While hiredis runs a callback of this context a failing write would free the context in use;
+     * hiredis then writes by itself as soon as the callback is done. */
+    if (!context || link->state < LINK_GREETING || (context->c.flags & REDIS_IN_CALLBACK))
+        return;
+    if (link->secure.tls)
+        secure_flush(link);
+    else
+        redisAsyncHandleWrite(context);
 }

@@ -66,7 +66,7 @@ static void add_stamp(struct args *args, const char *nonce, const char *digest)
     add_bytes(args, args->stamp, used);
 }
 
-/* EVALSHA and SHA are filled in by call_script(). */
+/* EVALSHA and SHA are filled in by eval_script(). */
 static void begin(struct args *args, const char *key_count)
 {
     args->count = 2;
@@ -156,7 +156,7 @@ static int send_lock(struct link *link, enum script script, const struct link_lo
     add_number(&args, lock->deadline.us);
     add_stamp(&args, lock->nonce, lock->digest);
     add_fence_and_holder(&args, lock);
-    return call_script(link, script, 1, deadline, fn, arg, args.count, args.argv, args.lengths);
+    return eval_script(link, script, 1, deadline, fn, arg, args.count, args.argv, args.lengths);
 }
 
 int link_acquire(struct link *link, const struct link_lock *lock, hf_time deadline,
@@ -181,7 +181,7 @@ int link_raise(struct link *link, const struct link_lock *lock, hf_time deadline
         return rc;
     add_token(&args, lock->token);
     add_fence_and_holder(&args, lock);
-    return call_script(link, SCRIPT_RAISE, 1, deadline, fn, arg, args.count, args.argv,
+    return eval_script(link, SCRIPT_RAISE, 1, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }
 
@@ -194,7 +194,7 @@ int link_query(struct link *link, const void *key, size_t key_len, bool record, 
     if (rc != HF_OK)
         return rc;
     add_text(&args, record ? "1" : "0");
-    return call_script(link, SCRIPT_QUERY, 1, deadline, fn, arg, args.count, args.argv,
+    return eval_script(link, SCRIPT_QUERY, 1, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }
 
@@ -213,7 +213,7 @@ int link_force(struct link *link, const struct link_force *force, hf_time deadli
     add_text(&args, force->id);
     add_number(&args, force->foreign_ms);
     add_number(&args, force->ttl_max_ms);
-    return call_script(link, SCRIPT_FORCE, 1, deadline, fn, arg, args.count, args.argv,
+    return eval_script(link, SCRIPT_FORCE, 1, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }
 
@@ -245,7 +245,7 @@ int link_once(struct link *link, const struct link_once *order, hf_time deadline
     add_number(&args, order->retention_ms);
     add_number(&args, order->ended);
     add_bytes(&args, text, order->by ? holder_text_write(order->by, 0, text) : 0);
-    return call_script(link, SCRIPT_ONCE, 1, deadline, fn, arg, args.count, args.argv,
+    return eval_script(link, SCRIPT_ONCE, 1, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }
 
@@ -268,7 +268,7 @@ int link_listing(struct link *link, const void *prefix, size_t prefix_len, const
     begin(&args, "1");
     add_text(&args, text);
     add_bytes(&args, args.fence_key, used);
-    return call_script(link, SCRIPT_LISTING, 0, deadline, fn, arg, args.count, args.argv,
+    return eval_script(link, SCRIPT_LISTING, 0, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }
 
@@ -301,7 +301,7 @@ static int many_begin(struct many *many, const struct link *link, const struct l
         return HF_ENOQUORUM;
     if (count == 0 || count > LINK_KEYS_MAX)
         return HF_EINVAL;
-    many->count = 2; /* filled in by call_script() */
+    many->count = 2; /* filled in by eval_script() */
     many_add_number(many, many->key_count, sizeof(many->key_count), (int64_t)count + 1);
     many_add(many, LINK_SENTINEL_KEY, sizeof(LINK_SENTINEL_KEY) - 1);
     for (size_t i = 0; i < count; i++)
@@ -326,7 +326,7 @@ int link_renew(struct link *link, const struct link_key *keys, size_t count, hf_
             ttls = count;
     for (size_t i = 0; i < ttls; i++)
         many_add_number(&many, many.ttls[i], TTL_DIGITS, keys[i].ttl_ms);
-    return call_script(link, SCRIPT_RENEW, count, deadline, fn, arg, many.count, many.argv,
+    return eval_script(link, SCRIPT_RENEW, count, deadline, fn, arg, many.count, many.argv,
                        many.lengths);
 }
 
@@ -338,7 +338,7 @@ int link_release(struct link *link, const struct link_key *keys, size_t count, h
 
     if (rc != HF_OK)
         return rc;
-    return call_script(link, SCRIPT_RELEASE, count, deadline, fn, arg, many.count, many.argv,
+    return eval_script(link, SCRIPT_RELEASE, count, deadline, fn, arg, many.count, many.argv,
                        many.lengths);
 }
 
@@ -359,7 +359,7 @@ int script_sentinel(struct link *link, const struct link_sentinel *sentinel, hf_
     add_number(&args, sentinel->nodes);
     add_text(&args, sentinel->list_hash);
     add_text(&args, sentinel->stepped ? sentinel->stepped : "");
-    return call_script(link, SCRIPT_SENTINEL, 0, deadline, fn, arg, args.count, args.argv,
+    return eval_script(link, SCRIPT_SENTINEL, 0, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }
 
@@ -375,7 +375,7 @@ int link_fleet(struct link *link, const struct link_fleet *fleet, hf_time deadli
     add_stamp(&args, fleet->nonce, fleet->digest);
     add_text(&args, fleet->record);
     add_text(&args, fleet->by);
-    return call_script(link, SCRIPT_FLEET, 0, deadline, fn, arg, args.count, args.argv,
+    return eval_script(link, SCRIPT_FLEET, 0, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }
 

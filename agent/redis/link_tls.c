@@ -55,7 +55,8 @@ static void watch(struct link *link, bool reads, bool writes)
         ev_io_stop(loop, &link->secure.writing);
 }
 
-void secure_end(struct link *link)
+/* Gives the descriptor back, closed. Before hiredis frees its context, which may be later. */
+static void secure_end(struct link *link)
 {
     struct link_secure *s = &link->secure;
 
@@ -149,9 +150,7 @@ static void shake(struct link *link)
     watch(link, true, step == TLS_WRITE);
     if (step != TLS_DONE)
         return;
-    link_enter(link, LINK_GREETING, HF_TIME_NEVER);
-    handshake_begin(link);
-    secure_flush(link);
+    link_enter(link, LINK_GREETING, clock_now());
 }
 
 /* Nothing new was learnt: what is told of a peer that hangs stays the same from one attempt to the next. */

@@ -461,7 +461,7 @@ static bool is_written(const struct link_reply *reply)
            (reply->verdict == VERDICT_OK || reply->verdict == VERDICT_LOW);
 }
 
-/* The node did not have the script, which is loaded by now; or its answer did not count (agent/redis/link_call.c). */
+/* The node did not have the script, which is loaded by now; or its answer did not count (agent/redis/link_eval.c). */
 static bool send_again(struct round *round, int node) IN_BROKER_THREAD
 {
     if (round->reloaded & 1u << node || !nodes_may_vote(round->locks->nodes, node, clock_now()))
