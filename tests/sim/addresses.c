@@ -76,6 +76,7 @@ static struct vnode *clone_of(const struct vnode *node)
      * there, and the clone's would not. */
     clone->wall_us = node->wall_us - node->astray_us;
     clone->durability = node->durability;
+    clone->last_step = node->last_step; /* its keys may end as late as the original's */
     clone->started = rng_chance(rng, 0.5) ? -3600 * SIM_SEC : sim.now;
     return clone;
 }
