@@ -19,11 +19,11 @@
 #include "agent/broker/jobs/groups.h"
 #include "agent/broker/locks/ended.h"
 #include "agent/broker/locks/grants.h"
-#include "agent/broker/locks/handoffs.h"
+#include "agent/broker/locks/ends.h"
 #include "agent/broker/locks/locks.h"
 #include "agent/broker/locks/readopt.h"
 #include "agent/broker/locks/requests.h"
-#include "agent/broker/locks/waiters.h"
+#include "agent/broker/locks/step.h"
 #include "agent/broker/locks/wakeups.h"
 #include "agent/broker/nodes/node_answers.h"
 #include "agent/broker/nodes/node_fleet.h"
@@ -81,7 +81,7 @@ static void on_reviewed(void *arg, hf_time now)
     mutex_unlock(&b->why_lock);
     atomic_store_explicit(&b->ready, ready, memory_order_release);
     hf_gauge_set(&b->agent->table, HF_GAUGE_READY, ready);
-    waiters_kick_stalled(b->locks);
+    step_stalled(b->locks);
 }
 
 /* --- what clients bring -------------------------------------------------------------------------- */
@@ -341,6 +341,7 @@ static bool on_idle(void *arg)
     struct broker *b = arg;
     bool again = sessions_serve(b->clients);
 
+    locks_step(b->locks);
     nodes_send(b->nodes);
     sessions_wake(b->clients);
     return again;

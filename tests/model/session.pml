@@ -14,7 +14,7 @@
 #define DROP_INTENT         3  /* `agent/broker/locks/rounds.c:journal_intent`: INTENT before the first SET */
 #define DROP_ENDING         4  /* `agent/renewal/renewal_lease.c:end_lease`: ENDING before the word goes to 0 */
 #define DROP_WORD_FIRST     5  /* `agent/renewal/renewal_lease.c:end_lease`: the word goes to 0 before a release leaves */
-#define DROP_FREE_LAST      6  /* `agent/broker/locks/grants.c:grant_ended`: FREE after the release */
+#define DROP_FREE_LAST      6  /* `agent/broker/locks/ends.c:grant_ended`: FREE after the release */
 #define DROP_RECOVER_WORD   7  /* `agent/broker/locks/readopt.c:slot_over`: the word goes to 0 before a journaled release */
 #define DROP_RECOVER_KEY    8  /* `agent/broker/locks/readopt.c:release_record`: what was half won or half released is released */
 #define DROP_RECOVER_DEAD   9  /* `agent/broker/locks/readopt.c:decide`: a lease whose owner is dead is not readopted */

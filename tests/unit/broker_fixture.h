@@ -102,6 +102,15 @@ void loop_fd_remove(HF_UNUSED struct loop *l, struct loop_fd *watch)
 
 void loop_wake(HF_UNUSED struct loop *l) {}
 
+/* What a room does last in each turn of the loop: after each thing that happens to it. NULL: nothing. */
+static HF_UNUSED void (*last_in_turn)(void);
+
+static HF_UNUSED void end_turn(void)
+{
+    if (last_in_turn)
+        last_in_turn();
+}
+
 /* What is due runs, at its time. */
 static HF_UNUSED void pass(int ms)
 {
@@ -114,6 +123,7 @@ static HF_UNUSED void pass(int ms)
         its_time = hf_time_max(its_time, first->at);
         heap_remove(&loop->timers, first);
         timer->fn(timer, its_time);
+        end_turn();
     }
     its_time = end;
 }

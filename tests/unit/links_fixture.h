@@ -88,6 +88,7 @@ static HF_UNUSED void answer_with(struct command *command, struct link_reply rep
     assert_false(command->answered);
     command->answered = reply.final;
     command->fn(&links[command->node], &reply, command->arg);
+    end_turn();
 }
 
 static HF_UNUSED void answer(struct command *command, enum link_verdict verdict)

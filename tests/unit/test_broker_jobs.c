@@ -13,7 +13,7 @@
 #include "agent/broker/jobs/groups.h"
 #include "agent/broker/jobs/job_group.h"
 #include "agent/broker/locks/orders.h"
-#include "agent/broker/locks/releases.h"
+#include "agent/broker/locks/ends.h"
 #include "agent/broker/locks/resources.h"
 #include "tests/unit/broker_fixture.h"
 

@@ -8,11 +8,12 @@
 
 #include "agent/broker/locks/drains.h"
 #include "agent/broker/locks/ended.h"
+#include "agent/broker/locks/ends.h"
 #include "agent/broker/locks/grants.h"
 #include "agent/broker/locks/handoffs.h"
 #include "agent/broker/locks/locks.h"
-#include "agent/broker/locks/releases.h"
 #include "agent/broker/locks/requests.h"
+#include "agent/broker/locks/step.h"
 #include "agent/broker/locks/waiters.h"
 #include "agent/broker/nodes/node_texts.h"
 #include "agent/broker/nodes/node_answers.h"
@@ -129,6 +130,7 @@ int releaser_start(HF_UNUSED struct releaser *releaser, const struct release_ord
 static void release_answered(int i)
 {
     releases[i].done(&(struct release_outcome){.done = QUORUM}, releases[i].arg, NULL);
+    end_turn();
 }
 
 /* --- below: clients --------------------------------------------------------------------------- */
@@ -211,6 +213,11 @@ static void on_name_over(HF_UNUSED void *arg, const void *name, size_t name_len)
 
 /* --- the room --------------------------------------------------------------------------------- */
 
+static void take_steps(void)
+{
+    locks_step(locks);
+}
+
 static int make(void **state)
 {
     static const uint8_t hash_key[16] = {1};
@@ -244,6 +251,7 @@ static int make(void **state)
     release_count = forgone = 0;
     assert_int_equal(locks_create(&agent, loop, &nodes, &the_clients, hash_key, &owner, &locks),
                      HF_OK);
+    last_in_turn = take_steps;
     heard[0] = '\0';
     return 0;
 }
@@ -277,6 +285,7 @@ static void acquire(int s, uint64_t id, const char *name, hf_time deadline)
 
     memcpy(q.name, name, strlen(name));
     request_acquire(locks, &sessions[s], &q);
+    end_turn();
 }
 
 static void wait_for(int s, uint64_t id, const char *name)
@@ -313,6 +322,7 @@ static void ends(struct lease *lease)
 {
     hf_slot_withdraw(&agent.table.slots[lease->slot]);
     grant_ended(locks, lease);
+    end_turn();
 }
 
 /* Granted, and no business of the broker any more. */
@@ -336,6 +346,7 @@ static void release_slot(int s, uint64_t id, uint32_t slot, uint32_t generation)
     request_release(locks, &sessions[s],
                     &(struct hf_request_entry){
                         .op = HF_OP_RELEASE, .id = id, .slot = slot, .generation = generation});
+    end_turn();
 }
 
 static void release(int s, uint64_t id, const struct lease *lease)
@@ -363,6 +374,7 @@ static const struct session *handed_over(void)
     h->verdict = HANDOFF_YES;
     h->valid = h->to->fsm.valid;
     handoff_answered(h);
+    end_turn();
     return to;
 }
 
@@ -440,6 +452,7 @@ static void a_cancelled_round_is_undone_first(void **state)
     wait_for(1, 2, "a");
     first = newest(0)->token;
     request_cancel(&sessions[0], 1);
+    end_turn();
     assert_int_equal(answered(0, 1)->status, HF_ECANCELED);
     assert_int_equal(release_count, 1);
     assert_int_equal(releases[0].nodes, 7);
@@ -469,6 +482,7 @@ static void a_cancelled_waiter_leaves_the_round_alone(void **state)
     wait_for(0, 1, "a");
     wait_for(1, 2, "a");
     request_cancel(&sessions[1], 2);
+    end_turn();
     assert_int_equal(answered(1, 2)->status, HF_ECANCELED);
     assert_int_equal(release_count, 0);
     all_say(VERDICT_OK);
@@ -482,6 +496,7 @@ static void a_session_that_ends_leaves_its_place(void **state)
     wait_for(1, 2, "a");
     sessions[0].closing = true;
     requests_drop_session(&sessions[0]);
+    end_turn();
     assert_int_equal(users[0].waiters, 0);
     assert_int_equal(release_count, 1);
     release_answered(0);
@@ -631,6 +646,7 @@ static void so_is_one_that_breaks_after_its_round(void **state)
     (void)state;
     wait_for(0, 1, "a");
     request_cancel(&sessions[0], 1);
+    end_turn();
     assert_int_equal(releases[0].in_doubt, 0);
     break_off(newest(2));
     assert_int_equal(release_count, 2);
@@ -803,7 +819,9 @@ static void a_waiter_that_leaves_its_turn_leaves_the_others(void **state)
     pass(90);
     assert_false(has_round("ours"));
     request_cancel(&sessions[0], CROWD + 1);
+    end_turn();
     request_cancel(&sessions[0], CROWD + 3);
+    end_turn();
     pass(5 * CROWD);
     assert_true(has_round("ours"));
 }
@@ -862,7 +880,8 @@ static void without_nodes_a_try_fails_and_a_waiter_waits(void **state)
     assert_int_equal(times_answered(1, 2), 0);
     assert_int_equal(progress_of[1].entry[0].status, HF_ENOQUORUM);
     links[0].up = true;
-    waiters_kick_stalled(locks);
+    step_stalled(locks);
+    end_turn();
     assert_int_equal(links[0].asked, 1);
     answer(newest(0), VERDICT_OK);
     answer(newest(2), VERDICT_OK);
@@ -886,7 +905,8 @@ static void who_comes_to_a_stalled_name_is_told(void **state)
     assert_int_equal(progress_of[0].count, before);
     assert_int_equal(links[2].asked, 0);
     links[0].up = true;
-    waiters_kick_stalled(locks);
+    step_stalled(locks);
+    end_turn();
     answer(newest(0), VERDICT_OK);
     answer(newest(2), VERDICT_OK);
     assert_int_equal(answered(0, 1)->status, HF_OK);
@@ -952,6 +972,7 @@ static void a_dead_holder_is_told_of_after_its_orders(void **state)
     (void)state;
     lease = granted(0, 1, "a");
     requests_client_gone(locks, &people[0]);
+    end_turn();
     m = posted(MSG_RELEASE);
     assert_int_equal(m->slot, lease->slot);
     assert_int_equal(m->reason, HF_LOSS_HOLDER);
@@ -959,6 +980,7 @@ static void a_dead_holder_is_told_of_after_its_orders(void **state)
     assert_heard("changed");
     assert_int_equal(counter(HF_COUNTER_HOLDER_DEATHS), 1);
     requests_client_gone(locks, &people[0]); /* it is being released */
+    end_turn();
     nothing_was_posted();
 }
 
@@ -984,6 +1006,7 @@ static void refuse_handoff(struct lease *lease, enum hf_loss_reason reason)
     assert_int_equal(m->handoff->reason, reason);
     m->handoff->verdict = HANDOFF_SHORT;
     handoff_answered(m->handoff);
+    end_turn();
     free(m);
     nothing_was_posted();
     ends(lease);
@@ -1013,6 +1036,7 @@ static void what_is_handed_to_a_waiter_who_went_is_given_on(void **state)
     wait_for(1, 2, "a");
     release(0, 3, lease);
     request_cancel(&sessions[1], 2);
+    end_turn();
     assert_int_equal(times_answered(1, 2), 0); /* it may have it by now */
     handed_over();
     was_posted(MSG_RELEASE);
@@ -1032,6 +1056,7 @@ static void a_lease_whose_job_may_live_is_abandoned(void **state)
     lease = granted_run(0, 1, "a", 0);
     wait_for(1, 2, "a");
     requests_client_gone(locks, &people[0]);
+    end_turn();
     m = posted(MSG_ABANDON);
     assert_int_equal(m->slot, lease->slot);
     assert_int_equal(m->generation, lease->generation);
@@ -1042,6 +1067,7 @@ static void a_lease_whose_job_may_live_is_abandoned(void **state)
     /* Then the control group is found empty. It was renewed no more: nobody else is to have it. */
     r = resource_find(locks, "a", 1);
     release_begin(r, RELEASE_TREE_DEAD);
+    end_turn();
     m = posted(MSG_RELEASE);
     assert_int_equal(m->reason, HF_LOSS_HOLDER);
     free(m);
@@ -1058,6 +1084,7 @@ static void a_lease_without_its_guardian_has_no_job(void **state)
     lease = granted_run(0, 1, "a", HF_REQ_GUARDED);
     wait_for(1, 2, "a");
     requests_client_gone(locks, &people[0]);
+    end_turn();
     assert_true(people[0].over);
     refuse_handoff(lease, HF_LOSS_HOLDER);
 }
@@ -1069,6 +1096,7 @@ static void a_lease_with_its_guardian_may_have_a_job(void **state)
     people[0].joined = true;
     wait_for(1, 2, "a");
     requests_client_gone(locks, &people[0]);
+    end_turn();
     assert_false(people[0].over);
     was_posted(MSG_ABANDON);
     nothing_was_posted();
@@ -1082,6 +1110,7 @@ static void ask_for(int s, uint64_t id, const char *name)
 
     memcpy(q.name, name, strlen(name));
     request_ask(locks, &sessions[s], &q);
+    end_turn();
 }
 
 /* (!) Whatever is told of a lease comes behind the lease itself, and behind the votes that came meanwhile. */
@@ -1219,6 +1248,7 @@ static void who_waits_stands_in_the_table_until_it_does_not(void **state)
     assert_int_equal(answered(1, 3)->status, HF_ETIMEDOUT);
     assert_int_equal(shown_rows(numbers), 1);
     request_cancel(&sessions[2], 4);
+    end_turn();
     assert_int_equal(shown_rows(numbers), 0);
 }
 
@@ -1234,12 +1264,16 @@ static void of_more_than_there_are_rows_the_oldest_are_shown(void **state)
         wait_for(1, id, "a");
     assert_int_equal(shown_rows(numbers), 2);
     request_cancel(&sessions[1], 2); /* its row goes to the oldest without one */
+    end_turn();
     request_cancel(&sessions[1], 5); /* this one had none */
+    end_turn();
     assert_int_equal(shown_rows(numbers), 2);
     assert_int_equal(numbers[0] + numbers[1], first + 1 + first + 2);
     request_cancel(&sessions[1], 3);
+    end_turn();
     assert_int_equal(shown_rows(numbers), 1);
     request_cancel(&sessions[1], 4);
+    end_turn();
     assert_int_equal(shown_rows(numbers), 0);
     assert_int_equal(locks->shown_waiters.free_count, 2);
 }
@@ -1252,6 +1286,7 @@ static const struct hf_completion_entry *order(int s, uint64_t id, uint32_t flag
 {
     drains_ask(locks, &sessions[s],
                &(struct hf_request_entry){.op = HF_OP_DRAIN, .id = id, .flags = flags});
+    end_turn();
     return answered(s, id);
 }
 
@@ -1307,6 +1342,7 @@ static void a_crowd_that_goes_costs_as_much_as_it_counts(void **state)
     a_crowd_waits(1, "a", HF_TIME_NEVER);
     sessions[1].closing = true;
     requests_drop_session(&sessions[1]);
+    end_turn();
     no_room_for_progress = false;
     assert_true(looks <= CROWD);
     assert_int_equal(locks->waiter_count, 1);
@@ -1333,8 +1369,10 @@ static void so_does_a_crowd_that_is_cancelled(void **state)
     (void)state;
     links[0].up = links[1].up = false;
     a_crowd_waits(1, "a", HF_TIME_NEVER);
-    for (uint64_t id = 0; id < CROWD; id++)
+    for (uint64_t id = 0; id < CROWD; id++) {
         request_cancel(&sessions[1], 1000 + id);
+        end_turn();
+    }
     assert_int_equal(answers_of[1].count, CROWD);
     assert_true(looks <= 4 * CROWD);
     links[0].up = links[1].up = true;
@@ -1352,6 +1390,7 @@ static void each_name_that_a_session_leaves_goes_on(void **state)
     wait_for(1, 5, "b");
     sessions[0].closing = true;
     requests_drop_session(&sessions[0]);
+    end_turn();
     assert_int_equal(release_count, 2);
     release_answered(0);
     release_answered(1);
@@ -1483,6 +1522,7 @@ static void a_handoff_under_way_is_told_to_nobody(void **state)
     pass(1000);
     assert_int_equal(times_answered(1, 2), 0);
     request_cancel(&sessions[1], 2);
+    end_turn();
     assert_int_equal(times_answered(1, 2), 0);
     ends(lease_of("a"));
     pass(0);
@@ -1630,6 +1670,7 @@ static void who_asked_again_may_go(void **state)
     r = being_released(0, 9);
     release_slot(0, 1, r->slot, 9);
     requests_drop_session(&sessions[0]);
+    end_turn();
     grant_undone(r);
     assert_int_equal(times_answered(0, 1), 0);
     ended_drop_client(&people[0]);
@@ -1662,6 +1703,7 @@ static void only(const char *first, const char *second)
             assert_int_equal(config_allow_add(&next, rules[i], why, sizeof(why)), HF_OK);
     the_clients.config = &next;
     locks_configure(locks, &next);
+    end_turn();
 }
 
 static uint64_t denied(void)

@@ -28,7 +28,7 @@
 #include "agent/broker/clients/users.h"
 #include "agent/broker/jobs/job_group.h"
 #include "agent/broker/locks/orders.h"
-#include "agent/broker/locks/releases.h"
+#include "agent/broker/locks/ends.h"
 #include "agent/broker/locks/resources.h"
 #include "shm/assert.h"
 #include "shm/status.h"

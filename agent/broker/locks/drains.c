@@ -12,17 +12,12 @@
 #include "agent/record/events.h"
 #include "shm/status.h"
 
-void drains_explain(const struct locks *locks, char ret_text[DRAINS_TEXT])
-{
-    drain_record_say(&locks->agent->drained, locks->config->name, ret_text);
-}
-
 /* A hand-off is judged when the renewal thread has answered. */
 static void stop_name(struct resource *r) IN_BROKER_THREAD
 {
     if (r->work->round)
         round_cancel(r->work->round);
-    waiters_kick(r);
+    resource_touch(r, TOUCH_CHANGED);
 }
 
 static void go_on_with_name(struct resource *r) IN_BROKER_THREAD
@@ -31,7 +26,7 @@ static void go_on_with_name(struct resource *r) IN_BROKER_THREAD
 
     TAILQ_FOREACH (w, &r->work->waiters, queue)
         w->last_failure = HF_OK;
-    waiters_kick(r);
+    resource_touch(r, TOUCH_CHANGED);
 }
 
 /* (!) The record first, also of a drain that stands, since it may have been removed: a drain that was answered

@@ -21,7 +21,10 @@ static inline bool drains_stands(const struct locks *locks)
     return locks->agent->drained.stands;
 }
 /* The sentence for who is refused or waits. */
-void drains_explain(const struct locks *locks, char ret_text[DRAINS_TEXT]);
+static inline void drains_explain(const struct locks *locks, char ret_text[DRAINS_TEXT])
+{
+    drain_record_say(&locks->agent->drained, locks->config->name, ret_text);
+}
 /* HF_OP_DRAIN. */
 void drains_ask(struct locks *locks, struct session *s,
                 const struct hf_request_entry *q) IN_BROKER_THREAD;

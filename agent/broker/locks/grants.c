@@ -1,19 +1,14 @@
-/* From a round that has its quorum to a lease, and from the lease's end back to a free name. */
 #include "agent/broker/locks/grants.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/clock.h"
-#include "agent/base/log.h"
-#include "agent/base/random.h"
 #include "agent/broker/clients/clients.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
 #include "agent/broker/locks/ended.h"
-#include "agent/broker/locks/handoffs.h"
 #include "agent/broker/locks/locks.h"
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/locks/rounds.h"
@@ -21,14 +16,10 @@
 #include "agent/broker/locks/waiters.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/core/fence.h"
-#include "agent/core/handoff.h"
 #include "agent/record/events.h"
 #include "agent/record/lease_record.h"
-#include "agent/record/losses.h"
-#include "agent/base/failure.h"
 #include "shm/assert.h"
 #include "shm/layout.h"
-#include "shm/loss.h"
 #include "shm/measures.h"
 #include "shm/status.h"
 
@@ -112,7 +103,7 @@ void grant_undone(struct resource *r)
             session_answer(s, &answer);
     }
     journal_put(resource_locks(r)->agent->journal, r->slot, &record);
-    waiters_kick(r);
+    resource_touch(r, TOUCH_CHANGED);
 }
 
 void grant_answer(struct session *s, const struct lease *lease)
@@ -210,7 +201,7 @@ int grant_lease(struct round *round, hf_time now)
         waiter_free(w);
         grant_answer(s, lease);
     }
-    waiters_kick(r);
+    resource_touch(r, TOUCH_CHANGED);
     return HF_OK;
 }
 
@@ -222,73 +213,4 @@ void grant_changed(struct locks *locks, struct lease *lease)
               (unsigned)lease->generation);
     locks->owner.lease_changed(locks->owner.arg, r->holder);
     client_signal(r->holder, NULL);
-}
-
-/* (!) Its holder may have thought that it held the lock when another had it already. */
-static const char *say_found_gone(struct locks *locks, const struct lease *lease)
-{
-    enum hf_loss_reason gone = lease_found_gone(lease);
-    char name[4 * HF_NAME_MAX + 1];
-
-    if (gone == HF_LOSS_NONE)
-        return "";
-    event_found_lost(locks->agent, lease, gone);
-    losses_count(&locks->agent->table, gone);
-    log_warn("%s: lost before it was released, and nobody had noticed: %s; fence %" PRIu64
-             ", process %" PRIu32,
-             log_name(lease_name(lease), lease->name_len, name, sizeof(name)), hf_loss_text(gone),
-             lease->fence, lease->pid);
-    return gone == HF_LOSS_FOREIGN
-               ? "the lock was lost before the release: a majority of the nodes did "
-                 "not have its key, and some have another holder's"
-               : "the lock was lost before the release: a majority of the nodes did "
-                 "not have its key";
-}
-
-void grant_ended(struct locks *locks, struct lease *lease)
-{
-    struct resource *r = locks->by_slot[lease->slot];
-    ABOUT_LOCK(r->name, r->name_len);
-    struct client *c = r->holder;
-    bool gone = lease_found_gone(lease) != HF_LOSS_NONE;
-    bool lost = gone || atomic_load_explicit(&lease->state, memory_order_relaxed) == HF_SLOT_LOST;
-    const struct session *told;
-    hf_time now = clock_now();
-
-    hf_assert(resource_lease(r) == lease && c, "slot %u, generation %u", (unsigned)lease->slot,
-              (unsigned)lease->generation);
-    hf_assert(!r->work->short_hold && !r->work->handoff, "slot %u, generation %u",
-              (unsigned)lease->slot, (unsigned)lease->generation);
-    hf_assert(atomic_load(&locks->agent->table.slots[lease->slot].check) == 0,
-              "slot %u, generation %u", (unsigned)lease->slot, (unsigned)lease->generation);
-    if (r->work->granted) {
-        struct round *round = r->work->granted;
-
-        r->work->granted = NULL;
-        round_lease_over(round);
-    }
-    /* The renewal thread's release may have overtaken an acquire that was still on its way on our
-     * link; a release behind that acquire on the same connection cannot. */
-    if (lease->unanswered) {
-        struct release_order order = release_order_of(lease, lease->unanswered);
-
-        (void)releaser_start(locks->releaser, &order);
-    }
-    told = grant_answer_released(r, lease->generation, lost, say_found_gone(locks, lease));
-    /* After the answer: until it lies in the ring, the next agent must know what to answer. */
-    lease_journal(locks->agent, lease, JOURNAL_FREE);
-    loop_timer_cancel(locks->loop, &r->work->retry);
-    if (r->turn_over)
-        r->work->yield_until = hf_time_add(
-            now, handoff_yield(hf_ms(lease->ttl_ms), r->work->others_seen, now, random_u32()));
-    r->turn_over = false;
-    if (handoff_owes_gap(r, now))
-        handoff_leave_gap(r, now);
-    grant_untie(r); /* frees it, in the end */
-    client_signal(c, told);
-    client_settle(c);
-    locks->owner.name_over(locks->owner.arg, r->name, r->name_len);
-    resource_rest(r);
-    waiters_let_go(r);
-    waiters_kick(r);
 }

@@ -1,4 +1,4 @@
-/* From a round that has its quorum to a lease, and to the lease's end. */
+/* From a round that has its quorum to a lease. */
 #ifndef HOLDFAST_AGENT_BROKER_LOCKS_GRANTS_H
 #define HOLDFAST_AGENT_BROKER_LOCKS_GRANTS_H
 
@@ -19,7 +19,6 @@ const struct session *grant_answer_released(struct resource *r, uint32_t generat
 /* Somebody was granted a lock at `now`, after a wait. */
 void grant_measure(struct locks *locks, hf_dur waited, hf_time now) IN_BROKER_THREAD;
 void grant_changed(struct locks *locks, struct lease *lease) IN_BROKER_THREAD;
-void grant_ended(struct locks *locks, struct lease *lease) IN_BROKER_THREAD;
 /* The release of a failed round was answered, or timed out. */
 void grant_undone(struct resource *r) IN_BROKER_THREAD;
 /* Tells the client that asked for it. */

@@ -12,18 +12,22 @@ struct waiter *handoff_next_holder(struct resource *r, hf_time now) IN_BROKER_TH
  * nothing was begun. Called by release_begin() only. */
 int handoff_begin(struct resource *r, struct waiter *w, enum hf_loss_reason reason,
                   hf_time now) IN_BROKER_THREAD;
-/* Whether a gap follows this release, so that programs that poll have their chance. */
-bool handoff_owes_gap(const struct resource *r, hf_time now) IN_BROKER_THREAD;
-/* Begins the gap: no round of this host for a while. */
-void handoff_leave_gap(struct resource *r, hf_time now) IN_BROKER_THREAD;
-/* The renewal thread answered. */
-void handoff_answered(struct handoff *handoff) IN_BROKER_THREAD;
 /* The waiter's session ends. */
-void handoff_forget_waiter(struct handoff *handoff) IN_BROKER_THREAD;
-void handoff_cancel(struct handoff *handoff) IN_BROKER_THREAD;
+static inline void handoff_forget_waiter(struct handoff *h)
+{
+    h->waiter = NULL;
+}
+static inline void handoff_cancel(struct handoff *h)
+{
+    h->unwanted = true;
+}
 /* (!) The journal may name it as the owner by now, for the next agent too: it gets no answer until that of
  * the hand-off is known. */
-bool handoff_is_to(const struct resource *r, const struct waiter *w) IN_BROKER_THREAD;
-void handoff_destroy(struct handoff *handoff);
+static inline bool handoff_is_to(const struct resource *r, const struct waiter *w)
+{
+    return r->work->handoff && r->work->handoff->waiter == w;
+}
+/* Of all names, as the agent ends. */
+void handoffs_destroy(struct locks *locks);
 
 #endif

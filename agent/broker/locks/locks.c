@@ -3,11 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/broker/locks/handoffs.h"
 #include "agent/broker/locks/readopt.h"
 #include "agent/broker/locks/requests.h"
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/locks/rounds.h"
 #include "agent/broker/locks/short_holds.h"
+#include "agent/broker/locks/step.h"
 #include "agent/broker/locks/wakeups.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/config/config_allow.h"
@@ -38,6 +40,7 @@ int locks_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
     TAILQ_INIT(&locks->waiters_by_age);
     shown_waiters_create(locks);
     short_holds_create(locks);
+    step_init(locks);
     if ((rc = resources_create(locks)) < 0 || (rc = wakeups_create(locks)) < 0) {
         locks_destroy(locks);
         return rc;
@@ -83,6 +86,7 @@ void locks_destroy(struct locks *locks)
     rounds_destroy(locks);
     wakeups_destroy(locks);
     short_holds_destroy(locks);
+    handoffs_destroy(locks);
     resources_destroy(locks);
     free(locks);
 }

@@ -15,6 +15,7 @@
 #include "agent/base/token.h"
 #include "agent/broker/locks/shown_waiters.h"
 #include "agent/core/chains.h"
+#include "agent/core/turns.h"
 #include "agent/redis/releaser.h"
 
 struct client;
@@ -69,6 +70,8 @@ struct locks {
     uint32_t next_slot;  /* slots below it are in use, at rest, or retired */
     bool no_memory;      /* for the slot that was asked for last */
     struct resource_queue idle, stalled;
+    TAILQ_HEAD(, resource_work) touched;                     /* by agent/broker/locks/step.h */
+    void (*on_retry)(struct loop_timer *timer, hf_time now); /* of each name's work */
     struct hf_text_pool *text;
     struct old_text *old_texts; /* per slot, within readopt() */
     unsigned waiter_count, handoff_count;
@@ -80,6 +83,7 @@ struct locks {
     unsigned round_count;
     LIST_HEAD(, later) laters;
     struct wakeups *wakeups;
+    struct turns turns; /* of users, for queries and rounds by time */
     TAILQ_HEAD(short_hold_list, short_hold) short_holds; /* by grant */
     struct short_hold_list short_holds_free;             /* to be used again */
     struct loop_timer short_holds_timer;

@@ -25,7 +25,7 @@
 #include "agent/broker/locks/grants.h"
 #include "agent/broker/locks/locks.h"
 #include "agent/broker/locks/promises.h"
-#include "agent/broker/locks/releases.h"
+#include "agent/broker/locks/ends.h"
 #include "agent/broker/locks/requests.h"
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/nodes/nodes.h"

@@ -17,13 +17,17 @@
 #include "agent/broker/clients/users.h"
 #include "agent/broker/locks/drains.h"
 #include "agent/broker/locks/ended.h"
+#include "agent/broker/locks/ends.h"
 #include "agent/broker/locks/grants.h"
 #include "agent/broker/locks/handoffs.h"
 #include "agent/broker/locks/locks.h"
-#include "agent/broker/locks/releases.h"
 #include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/round_words.h"
 #include "agent/broker/locks/rounds.h"
+#include "agent/broker/locks/step.h"
 #include "agent/broker/locks/waiters.h"
+#include "agent/broker/nodes/node_texts.h"
+#include "agent/broker/nodes/nodes.h"
 #include "shm/assert.h"
 #include "shm/measures.h"
 #include "shm/status.h"
@@ -45,6 +49,47 @@ static void refuse(struct locks *locks, struct session *s, const struct hf_reque
     snprintf(answer.text, sizeof(answer.text), "%s", text);
     session_answer(s, &answer);
 }
+
+/* --- a wait is over --------------------------------------------------------------------------- */
+
+/* (!) What was missing when it was decided: enough nodes may vote by now. */
+static void request_explain_votes(const struct resource *r, hf_time now, char *ret_text,
+                                  size_t size) IN_BROKER_THREAD
+{
+    const struct nodes *nodes = resource_locks(r)->nodes;
+    struct round_whys whys = r->work->round ? round_whys(r->work->round) : r->work->refused;
+
+    if (nodes_granting(nodes, now) < nodes->q)
+        nodes_explain(nodes, now, ret_text, size);
+    else if (!round_explain(nodes, &whys, ret_text, size))
+        snprintf(ret_text, size, "too few nodes could vote until a moment ago; ask again");
+}
+
+static void request_on_timeout(struct loop_timer *timer, hf_time now) IN_BROKER_THREAD
+{
+    struct waiter *w = HF_CONTAINER(timer, struct waiter, timer);
+    struct resource *r = w->resource;
+    int status = HF_ETIMEDOUT;
+    char text[184] = "";
+
+    if (w->last_failure == HF_ENOQUORUM ||
+        (!w->last_failure && round_is_slow(r->work->round, now))) {
+        status = HF_ENOQUORUM;
+        request_explain_votes(r, now, text, sizeof(text));
+    }
+    if (w->last_failure == HF_EDRAINED) {
+        status = HF_EDRAINED;
+        drains_explain(resource_locks(r), text);
+    }
+    if (handoff_is_to(r, w) || w->withheld)
+        return; /* it is about to get the lock, or was */
+    if (r->work->round && r->work->round->waiter == w)
+        round_cancel(r->work->round);
+    waiter_fail(w, status, text);
+    resource_touch(r, TOUCH_LEFT);
+}
+
+/* --- acquires --------------------------------------------------------------------------------- */
 
 /* The lease that was granted to this very request, by an agent that ended before the client was told; NULL. */
 static const struct lease *granted_already(const struct resource *r, const struct session *s,
@@ -202,7 +247,7 @@ void request_acquire(struct locks *locks, struct session *s, const struct hf_req
     w->guarded = q->flags & HF_REQ_GUARDED;
     w->who = holder_of(locks, s->client, q);
     w->holder.pttl_ms = -2;
-    w->timer.fn = waiter_on_timer;
+    w->timer.fn = request_on_timeout;
     w->tell.fn = waiter_on_tell;
     w->since = clock_now();
     w->deadline = q->deadline_ns == 0                  ? HF_TIME_PAST
@@ -228,7 +273,7 @@ void request_acquire(struct locks *locks, struct session *s, const struct hf_req
     } else if (lease) {
         waiter_hear_held(w);
     } else {
-        waiters_join(w);
+        step_join(w);
     }
 }
 
@@ -308,7 +353,7 @@ void request_cancel(struct session *s, uint64_t id)
             if (r->work->round && r->work->round->waiter == w)
                 round_cancel(r->work->round);
             waiter_fail(w, HF_ECANCELED, "");
-            waiters_go_on(r);
+            resource_touch(r, TOUCH_LEFT);
             return;
         }
     /* Granted in the meantime: the answer is in the ring, but nobody wants the lock any more. */
@@ -398,7 +443,7 @@ void requests_look_at_rules(struct locks *locks)
             any |= turned_down(w);
         }
         if (any)
-            waiters_kick(r);
+            resource_touch(r, TOUCH_CHANGED);
     }
 }
 
@@ -416,7 +461,7 @@ void requests_drop_session(struct session *s)
         if (r->work->round && r->work->round->waiter == w)
             round_cancel(r->work->round);
         waiter_free(w);
-        waiters_go_on(r);
+        resource_touch(r, TOUCH_LEFT);
     }
     if (s->client) {
         struct resource *r;
@@ -458,38 +503,9 @@ void requests_rebind(struct locks *locks, struct session *s)
     }
 }
 
-void request_wait_ends(struct waiter *w)
-{
-    if (resource_locks(w->resource)->again)
-        waiter_free(w);
-    else
-        waiter_fail(w, HF_EGOING, "");
-}
-
-void request_go_away(struct resource *r)
-{
-    const struct lease *lease = resource_lease(r);
-    struct waiter *w, *next;
-
-    if (r->work->round)
-        round_cancel(r->work->round);
-    for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
-        next = TAILQ_NEXT(w, queue);
-        if (!handoff_is_to(r, w))
-            request_wait_ends(w);
-    }
-    if (!resource_locks(r)->config->ephemeral || !lease || lease->ending)
-        return;
-    /* The private nodes end with this agent: jobs are stopped first, and other holders are told. */
-    if (lease->run)
-        order_lose(r, HF_LOSS_GOING);
-    else
-        release_begin(r, RELEASE_UNWANTED);
-}
-
 void requests_go_away(struct locks *locks)
 {
     for (uint32_t i = 0; i < locks->slots_used; i++)
         if (locks->by_slot[i])
-            request_go_away(locks->by_slot[i]);
+            lease_go_away(locks->by_slot[i]);
 }

@@ -31,8 +31,5 @@ void requests_client_gone(struct locks *locks, struct client *c) IN_BROKER_THREA
 void requests_rebind(struct locks *locks, struct session *s) IN_BROKER_THREAD;
 /* The agent ends: waiters are answered and rounds undone; an ephemeral agent ends its leases, too. */
 void requests_go_away(struct locks *locks) IN_BROKER_THREAD;
-/* The agent goes away. When it starts again, the waiter is not told: its client asks again. */
-void request_wait_ends(struct waiter *w) IN_BROKER_THREAD;
-void request_go_away(struct resource *r) IN_BROKER_THREAD;
 
 #endif

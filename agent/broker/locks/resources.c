@@ -10,10 +10,7 @@
 #include "agent/base/log.h"
 #include "agent/base/slab.h"
 #include "agent/base/thread_role.h"
-#include "agent/broker/locks/handoffs.h"
 #include "agent/broker/locks/locks.h"
-#include "agent/broker/locks/waiters.h"
-#include "agent/broker/locks/wakeups.h"
 #include "shm/assert.h"
 #include "shm/index.h"
 #include "shm/slot.h"
@@ -40,15 +37,6 @@ struct resource *resource_find(struct locks *locks, const void *name, size_t len
 
 /* --- what goes on for a name ------------------------------------------------------------------ */
 
-static void on_retry(struct loop_timer *timer, hf_time now)
-{
-    struct resource *r = HF_CONTAINER(timer, struct resource_work, retry)->resource;
-
-    is_broker_thread();
-    if (wakeups_due(r, now))
-        waiters_kick(r);
-}
-
 struct resource_work *resource_work(struct resource *r)
 {
     struct locks *locks = resource_locks(r);
@@ -62,7 +50,7 @@ struct resource_work *resource_work(struct resource *r)
     *work = *locks->no_work;
     work->resource = r;
     TAILQ_INIT(&work->waiters);
-    work->retry.fn = on_retry;
+    work->retry.fn = locks->on_retry;
     r->work = work;
     return work;
 }
@@ -71,6 +59,8 @@ static void work_free(struct resource *r)
 {
     struct locks *locks = resource_locks(r);
 
+    if (r->work->touched)
+        TAILQ_REMOVE(&locks->touched, r->work, touched_link);
     if (r->work != locks->no_work)
         slab_give(r->work, sizeof(*r->work));
     r->work = locks->no_work;
@@ -89,12 +79,25 @@ void resource_calm(struct resource *r)
 {
     const struct resource_work *work = r->work;
 
-    if (work == work->locks->no_work || !TAILQ_EMPTY(&work->waiters) || work->round ||
-        work->granted || work->short_hold || work->handoff || work->waited || work->ended ||
-        work->release_session || work->failures || heap_has(&work->retry.item) || r->undoing ||
-        r->turn_over || remembers(r, loop_now(resource_locks(r)->loop)))
+    if (work == work->locks->no_work || work->touched || !TAILQ_EMPTY(&work->waiters) ||
+        work->round || work->granted || work->short_hold || work->handoff || work->waited ||
+        work->ended || work->release_session || work->failures || heap_has(&work->retry.item) ||
+        r->undoing || r->turn_over || remembers(r, loop_now(resource_locks(r)->loop)))
         return;
     work_free(r);
+}
+
+void resource_touch(struct resource *r, enum touch how)
+{
+    struct locks *locks = resource_locks(r);
+
+    if (r->work == locks->no_work) {
+        resource_rest(r);
+        return;
+    }
+    if (!r->work->touched)
+        TAILQ_INSERT_TAIL(&locks->touched, r->work, touched_link);
+    r->work->touched |= (uint8_t)how;
 }
 
 /* --- names ------------------------------------------------------------------------------------ */
@@ -456,6 +459,7 @@ int resources_create(struct locks *locks)
 
     TAILQ_INIT(&locks->idle);
     TAILQ_INIT(&locks->stalled);
+    TAILQ_INIT(&locks->touched);
     locks->no_work = malloc(sizeof(*locks->no_work));
     if (!locks->no_work)
         return HF_ENOMEM;
@@ -464,7 +468,6 @@ int resources_create(struct locks *locks)
                                              .others_seen = HF_TIME_PAST,
                                              .yield_until = HF_TIME_PAST,
                                              .foreign_seen = HF_TIME_PAST};
-    locks->stalled_timer.fn = waiters_on_stalled_timer;
     locks->by_slot = calloc(capacity, sizeof(struct resource *));
     locks->generations = calloc(capacity, sizeof(*locks->generations));
     locks->names.buckets = chains_buckets(capacity);
@@ -484,7 +487,6 @@ void resources_destroy(struct locks *locks)
 
             if (!r)
                 continue;
-            handoff_destroy(r->work->handoff);
             resource_free(r);
         }
     free(locks->names.first);

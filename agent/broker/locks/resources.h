@@ -21,9 +21,17 @@ struct short_hold;
 struct waited;
 struct waiter;
 
+/* Why the step of a name is due (agent/broker/locks/step.h), at the end of this turn. */
+enum touch {
+    TOUCH_CHANGED = 1, /* what its waiters wait for may have changed */
+    TOUCH_LEFT = 2,    /* a waiter has left */
+    TOUCH_RETRY = 4,   /* the time of its next try has come */
+};
+
 /* What goes on for a name: it is waited for, granted, handed over or released. A name that is only held,
  * or at rest, has none. */
 struct resource_work {
+    TAILQ_ENTRY(resource_work) touched_link;
     struct locks *locks;
     struct resource *resource;
     TAILQ_HEAD(waiter_queue, waiter) waiters;
@@ -44,6 +52,7 @@ struct resource_work {
     struct round_whys refused; /* why the last round failed for want of votes */
     uint32_t tries;            /* waiters that try once */
     uint8_t failures;          /* of rounds in a row, for backoff_next() */
+    uint8_t touched;           /* enum touch bits; 0: no step is due */
 };
 
 /* A name that is, or lately was, held or waited for (its slot still has the name). There may be a million:
@@ -100,6 +109,8 @@ void resource_rouse(struct resource *r);
  * is under way, or a lease is a short hold or about to be released: only the caller that begins one of these
  * needs to check. */
 struct resource_work *resource_work(struct resource *r);
+/* Something happened to it: its step is taken at the end of this turn. Whoever reports it is not called back. */
+void resource_touch(struct resource *r, enum touch how);
 /* Part of its work is over: if all of it is, its memory is freed. */
 void resource_calm(struct resource *r);
 /* It no longer waits for voting nodes. */

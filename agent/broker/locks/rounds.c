@@ -254,7 +254,7 @@ static void round_undo(struct round *round, int failure) IN_BROKER_THREAD
     round_settle(round);
     /* After a cancel the caller kicks, when the waiter has left the queue. */
     if (w && !r->undoing)
-        waiters_kick(r);
+        resource_touch(r, TOUCH_CHANGED);
 }
 
 static void round_raise(struct round *round)

@@ -21,9 +21,10 @@ struct short_hold {
     hf_time until;
 };
 
-static void leave(struct short_hold *hold)
+void short_hold_leave(struct resource *r)
 {
-    struct locks *locks = resource_locks(hold->resource);
+    struct locks *locks = resource_locks(r);
+    struct short_hold *hold = r->work->short_hold;
 
     hf_assert(hold->resource->work->short_hold == hold, "slot %u", (unsigned)hold->resource->slot);
     hf_assert(resource_lease(hold->resource), "slot %u, generation %u",
@@ -33,7 +34,7 @@ static void leave(struct short_hold *hold)
     TAILQ_INSERT_HEAD(&locks->short_holds_free, hold, entry);
 }
 
-static void post(struct locks *locks, struct lease *lease)
+void short_hold_post(struct locks *locks, struct lease *lease)
 {
     struct message *m = message_new(MSG_GRANTED);
 
@@ -47,8 +48,8 @@ void short_hold_adopt(struct resource *r)
 
     if (!hold)
         return;
-    leave(hold);
-    post(resource_locks(r), resource_lease(r));
+    short_hold_leave(r);
+    short_hold_post(resource_locks(r), resource_lease(r));
     resource_calm(r);
 }
 
@@ -88,13 +89,13 @@ void short_hold_begin(struct resource *r, hf_time now)
     hf_assert(lease && !r->work->short_hold, "slot %u, generation %u", (unsigned)r->slot,
               (unsigned)r->generation);
     if (!is_plain(lease)) {
-        post(locks, lease);
+        short_hold_post(locks, lease);
         return;
     }
     if (hold) {
         TAILQ_REMOVE(&locks->short_holds_free, hold, entry);
     } else if (!(hold = malloc(sizeof(*hold)))) {
-        post(locks, lease);
+        short_hold_post(locks, lease);
         return;
     }
     hold->resource = r;
@@ -113,46 +114,9 @@ bool short_hold_vote(struct resource *r, int node, hf_time a)
     return true;
 }
 
-static void released(const struct release_outcome *outcome, void *arg, void *owner)
-{
-    struct resource *r = arg;
-    struct locks *locks = resource_locks(r);
-
-    is_broker_thread();
-    (void)owner;
-    if (locks->closing)
-        return;
-    lease_found(resource_lease(r), outcome->gone);
-    grant_ended(locks, resource_lease(r));
-}
-
 bool short_hold_lasts(const struct resource *r, hf_time now)
 {
     return r->work->short_hold && hf_time_before(now, r->work->short_hold->until);
-}
-
-bool short_hold_release(struct resource *r, enum hf_loss_reason reason, hf_time now)
-{
-    struct locks *locks = resource_locks(r);
-    struct lease *lease = resource_lease(r);
-    struct release_order order = release_order_of(lease, (1u << locks->n) - 1);
-
-    /* Until then V is far ahead: the steps below cannot find the lease lost. */
-    if (!short_hold_lasts(r, now))
-        return false;
-    leave(r->work->short_hold);
-    (void)lease_fsm_release(&lease->fsm, reason, now);
-    lease_record_end(locks->agent, lease);
-    event_released(locks->agent, lease);
-    hf_counter_add(&locks->agent->table, HF_COUNTER_RELEASES, 1);
-    release_order_judge(&order, lease->fsm.valid);
-    release_order_tell(&order, released, r);
-    if (releaser_start(locks->releaser, &order) == HF_OK) {
-        lease->unanswered = 0; /* this release follows the acquire on the same connection */
-        return true;
-    }
-    post(locks, lease); /* out of memory: the renewal thread tries again when the keys expire */
-    return false;
 }
 
 void short_holds_create(struct locks *locks)

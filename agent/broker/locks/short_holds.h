@@ -16,8 +16,8 @@ void short_holds_adopt(struct locks *locks);
 bool short_hold_vote(struct resource *r, int node, hf_time a);
 /* Whether it is one still. */
 bool short_hold_lasts(const struct resource *r, hf_time now);
-/* Ends the lease and releases it from here. False: the renewal thread is to release it. Called by
- * release_begin() only. */
-bool short_hold_release(struct resource *r, enum hf_loss_reason reason, hf_time now);
+/* It is none any more; the caller releases its lease, or has the renewal thread adopt it. */
+void short_hold_leave(struct resource *r);
+void short_hold_post(struct locks *locks, struct lease *lease);
 
 #endif

@@ -1,5 +1,4 @@
-/* The waiters for a name, and the next step for it. One contender per name on this host;
- * local waiters are served first come first served. */
+/* The waiters for a name, and what their clients hear. Local waiters are served first come first served. */
 #include "agent/broker/locks/waiters.h"
 
 #include <inttypes.h>
@@ -20,7 +19,6 @@
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/locks/rounds.h"
 #include "agent/broker/locks/shown_waiters.h"
-#include "agent/broker/locks/wakeups.h"
 #include "agent/broker/nodes/node_texts.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/record/journal.h"
@@ -79,12 +77,12 @@ void waiter_free(struct waiter *w)
     loop_timer_cancel(locks->loop, &w->tell);
     if (handoff_is_to(w->resource, w))
         handoff_forget_waiter(w->resource->work->handoff);
-    wakeups_left(w);
+    turns_drop(&locks->turns, &w->want);
     TAILQ_REMOVE(&w->resource->work->waiters, w, queue);
     if (waiter_tries(w))
         w->resource->work->tries--;
     if (TAILQ_EMPTY(&w->resource->work->waiters))
-        wakeups_forget(w->resource);
+        resource_touch(w->resource, TOUCH_LEFT);
     LIST_REMOVE(w, of_session);
     forget_age(locks, w);
     locks->waiter_count--;
@@ -194,10 +192,7 @@ static uint32_t place_of(const struct waiter *w)
     return place;
 }
 
-/* Tells it unless it knows; where changes are many, not of each one. `place`: 0 if the caller has not
- * counted. */
-static void waiter_progress(struct waiter *w, uint32_t place, int reason,
-                            const char *text) IN_BROKER_THREAD
+void waiter_progress(struct waiter *w, uint32_t place, int reason, const char *text)
 {
     struct locks *locks = resource_locks(w->resource);
     const struct lease *lease = resource_lease(w->resource);
@@ -248,56 +243,6 @@ void waiter_on_tell(struct loop_timer *timer, hf_time now)
         waiter_progress(w, 0, HF_EBUSY, "");
 }
 
-/* Tells a waiter that joins others for another host's lock: the next round may be far off. */
-static void hear_of_others(struct waiter *w) IN_BROKER_THREAD
-{
-    const struct waiter *before = TAILQ_PREV(w, waiter_queue, queue);
-
-    if (waiter_tries(w) || !before || before->last_failure != HF_EBUSY ||
-        !heap_has(&w->resource->work->retry.item))
-        return;
-    w->holder = before->holder;
-    w->holder_at = before->holder_at;
-    waiter_hear_held(w);
-}
-
-/* (!) What was missing when it was decided: enough nodes may vote by now. */
-static void explain_votes(const struct resource *r, hf_time now, char *ret_text,
-                          size_t size) IN_BROKER_THREAD
-{
-    const struct nodes *nodes = resource_locks(r)->nodes;
-    struct round_whys whys = r->work->round ? round_whys(r->work->round) : r->work->refused;
-
-    if (nodes_granting(nodes, now) < nodes->q)
-        nodes_explain(nodes, now, ret_text, size);
-    else if (!round_explain(nodes, &whys, ret_text, size))
-        snprintf(ret_text, size, "too few nodes could vote until a moment ago; ask again");
-}
-
-void waiter_on_timer(struct loop_timer *timer, hf_time now)
-{
-    struct waiter *w = HF_CONTAINER(timer, struct waiter, timer);
-    struct resource *r = w->resource;
-    int status = HF_ETIMEDOUT;
-    char text[184] = "";
-
-    if (w->last_failure == HF_ENOQUORUM ||
-        (!w->last_failure && round_is_slow(r->work->round, now))) {
-        status = HF_ENOQUORUM;
-        explain_votes(r, now, text, sizeof(text));
-    }
-    if (w->last_failure == HF_EDRAINED) {
-        status = HF_EDRAINED;
-        drains_explain(resource_locks(r), text);
-    }
-    if (handoff_is_to(r, w) || w->withheld)
-        return; /* it is about to get the lock, or was */
-    if (r->work->round && r->work->round->waiter == w)
-        round_cancel(r->work->round);
-    waiter_fail(w, status, text);
-    waiters_go_on(r);
-}
-
 bool waiter_may_wait(struct waiter *w, char *text, size_t size)
 {
     return rights_allow(w->session, RIGHT_TAKE, w->resource->name, w->resource->name_len, text,
@@ -321,52 +266,8 @@ void waiters_let_go(struct resource *r)
     }
 }
 
-static void stall(struct resource *r, hf_time now) IN_BROKER_THREAD
-{
-    struct locks *locks = resource_locks(r);
-    struct waiter *w, *next;
-    uint32_t place = 0;
-    char text[184];
-    bool settling = nodes_settling(locks->nodes, now);
-
-    nodes_explain(locks->nodes, now, text, sizeof(text));
-    hf_assert(!r->idle, "slot %u", (unsigned)r->slot);
-    if (!r->stalled) {
-        r->stalled = true;
-        TAILQ_INSERT_TAIL(&locks->stalled, r, stalled_link);
-    }
-    if (!heap_has(&locks->stalled_timer.item))
-        loop_timer_set(locks->loop, &locks->stalled_timer, hf_time_add(now, hf_ms(200)));
-    for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
-        next = TAILQ_NEXT(w, queue);
-        w->last_failure = HF_ENOQUORUM;
-        if (settling)
-            continue;
-        if (waiter_tries(w))
-            waiter_fail(w, HF_ENOQUORUM, text);
-        else
-            waiter_progress(w, ++place, HF_ENOQUORUM, text);
-    }
-}
-
-/* Of one that came to a name that is stalled already. */
-static void hear_stalled(struct waiter *w, hf_time now) IN_BROKER_THREAD
-{
-    struct nodes *nodes = resource_locks(w->resource)->nodes;
-    char text[184];
-
-    w->last_failure = HF_ENOQUORUM;
-    if (nodes_settling(nodes, now))
-        return;
-    nodes_explain(nodes, now, text, sizeof(text));
-    if (waiter_tries(w))
-        waiter_fail(w, HF_ENOQUORUM, text);
-    else
-        waiter_progress(w, 0, HF_ENOQUORUM, text);
-}
-
 /* `place`: as for waiter_progress(). */
-static void hear_held(struct waiter *w, uint32_t place, const char *text) IN_BROKER_THREAD
+void waiter_hear_held_at(struct waiter *w, uint32_t place, const char *text) IN_BROKER_THREAD
 {
     w->contended = true;
     w->last_failure = HF_EBUSY;
@@ -378,22 +279,22 @@ static void hear_held(struct waiter *w, uint32_t place, const char *text) IN_BRO
 
 void waiter_hear_held(struct waiter *w)
 {
-    hear_held(w, 0, "");
+    waiter_hear_held_at(w, 0, "");
 }
 
 /* Tries are answered: whoever is left has its place. */
-static void all_hear_held(struct resource *r, const char *text) IN_BROKER_THREAD
+void waiters_hear_held(struct resource *r, const char *text) IN_BROKER_THREAD
 {
     struct waiter *w, *next;
     uint32_t place = 0;
 
     for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
         next = TAILQ_NEXT(w, queue);
-        hear_held(w, waiter_tries(w) ? 0 : ++place, text);
+        waiter_hear_held_at(w, waiter_tries(w) ? 0 : ++place, text);
     }
 }
 
-static void tell_drained(struct waiter *w, uint32_t place) IN_BROKER_THREAD
+void waiter_hear_drained_at(struct waiter *w, uint32_t place) IN_BROKER_THREAD
 {
     char text[DRAINS_TEXT];
 
@@ -407,21 +308,7 @@ static void tell_drained(struct waiter *w, uint32_t place) IN_BROKER_THREAD
 
 void waiter_hear_drained(struct waiter *w)
 {
-    tell_drained(w, 0);
-}
-
-/* No round begins, whoever may have the lock. */
-static void hear_drained(struct resource *r) IN_BROKER_THREAD
-{
-    struct waiter *w, *next;
-    uint32_t place = 0;
-
-    loop_timer_cancel(resource_locks(r)->loop, &r->work->retry);
-    wakeups_forget(r);
-    for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
-        next = TAILQ_NEXT(w, queue);
-        tell_drained(w, waiter_tries(w) ? 0 : ++place);
-    }
+    waiter_hear_drained_at(w, 0);
 }
 
 void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *holder,
@@ -453,42 +340,6 @@ void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *
     }
 }
 
-/* A lease of an earlier agent is over, but its holder may rely on it for some time yet. */
-static void say_barred(const struct resource *r, hf_time now, char *ret_text, size_t size)
-{
-    snprintf(ret_text, size,
-             "a lease from before the agent restarted may be in use for up to %" PRId64 " s",
-             hf_time_since(r->work->barred_until, now).ns / HF_NS_PER_SEC + 1);
-}
-
-static void hear_barred(struct resource *r, hf_time now) IN_BROKER_THREAD
-{
-    char text[184];
-
-    say_barred(r, now, text, sizeof(text));
-    all_hear_held(r, text);
-}
-
-void waiters_join(struct waiter *w)
-{
-    struct resource *r = w->resource;
-    struct locks *locks = resource_locks(r);
-    hf_time now = clock_now();
-    char text[184];
-
-    if (r->undoing && hf_time_before(now, r->work->barred_until)) {
-        say_barred(r, now, text, sizeof(text));
-        hear_held(w, 0, text);
-    } else if (r->stalled && !r->undoing && !*nodes_fleet_text(locks->nodes) &&
-               nodes_voting(locks->nodes, now) < locks->q) {
-        hear_stalled(w, now);
-    } else {
-        hear_of_others(w);
-        wakeups_joined(w);
-        waiters_kick(r);
-    }
-}
-
 /* A waiter whose session is just ending is about to go. */
 struct waiter *waiter_first(struct resource *r)
 {
@@ -500,91 +351,10 @@ struct waiter *waiter_first(struct resource *r)
     return w;
 }
 
-void waiters_kick(struct resource *r)
+void waiter_go_away(struct waiter *w)
 {
-    ABOUT_LOCK(r->name, r->name_len);
-    struct locks *locks = resource_locks(r);
-    struct waiter *w;
-    hf_time now = clock_now();
-    int rc;
-
-    resource_unstall(r);
-    if (drains_stands(locks) && !TAILQ_EMPTY(&r->work->waiters)) {
-        hear_drained(r);
-        return;
-    }
-    if (resource_lease(r)) {
-        /* Held on this host: tries are told by whom, the others wait for its end. */
-        all_hear_held(r, "");
-        return;
-    }
-    if (TAILQ_EMPTY(&r->work->waiters)) {
-        loop_timer_cancel(locks->loop, &r->work->retry);
-        resource_rest(r);
-        return;
-    }
-    resource_rouse(r);
-    if (r->undoing && hf_time_before(now, r->work->barred_until))
-        hear_barred(r, now);
-    hf_assert(!r->work->handoff && !r->work->short_hold && !r->holder,
-              "slot %u, handed over or held without a lease", (unsigned)r->slot);
-    if (r->work->round || r->undoing)
-        return;
-    /* Another host holds it, or nodes are away. A try does not wait for the next round: it makes one
-     * begin, which still belongs to the first waiter. */
-    if (heap_has(&r->work->retry.item) && !r->work->tries)
-        return;
-    /* (!) Other hosts' turn, after this host had its own. A try behind a waiter gains nothing by
-     * haste. */
-    if (hf_time_before(now, r->work->yield_until) &&
-        !waiter_tries(TAILQ_FIRST(&r->work->waiters))) {
-        loop_timer_set(locks->loop, &r->work->retry, r->work->yield_until);
-        return;
-    }
-    if (*nodes_fleet_text(locks->nodes)) {
-        while ((w = TAILQ_FIRST(&r->work->waiters)))
-            waiter_fail(w, HF_EFLEET, nodes_fleet_text(locks->nodes));
-        return;
-    }
-    if (nodes_voting(locks->nodes, now) < locks->q) {
-        stall(r, now);
-        return;
-    }
-    while ((w = waiter_first(r))) {
-        rc = locks->generations[r->slot] >= HF_GEN_MAX ? resource_move(r) : HF_OK;
-        loop_timer_cancel(locks->loop, &r->work->retry);
-        if (rc == HF_OK)
-            rc = round_begin(r, w);
-        if (rc == HF_OK)
-            return;
-        waiter_fail(w, rc, "");
-    }
-}
-
-void waiters_go_on(struct resource *r)
-{
-    bool waits = resource_lease(r) || r->undoing || r->stalled || drains_stands(resource_locks(r));
-
-    if (TAILQ_EMPTY(&r->work->waiters) || !waits)
-        waiters_kick(r);
-}
-
-void waiters_kick_stalled(struct locks *locks)
-{
-    struct resource *r;
-    size_t count = 0;
-
-    /* Each once: a resource that is still stalled goes to the end. */
-    TAILQ_FOREACH (r, &locks->stalled, stalled_link)
-        count++;
-    while (count-- && (r = TAILQ_FIRST(&locks->stalled)))
-        waiters_kick(r);
-}
-
-void waiters_on_stalled_timer(struct loop_timer *timer, hf_time now)
-{
-    struct locks *locks = HF_CONTAINER(timer, struct locks, stalled_timer);
-
-    (void)now;
-    waiters_kick_stalled(locks);
+    if (resource_locks(w->resource)->again)
+        waiter_free(w);
+    else
+        waiter_fail(w, HF_EGOING, "");
 }

@@ -1,4 +1,4 @@
-/* The waiters for a name, and the next step for it. */
+/* The waiters for a name, and what their clients hear. */
 #ifndef HOLDFAST_AGENT_BROKER_LOCKS_WAITERS_H
 #define HOLDFAST_AGENT_BROKER_LOCKS_WAITERS_H
 
@@ -46,9 +46,6 @@ struct waiter {
     int last_failure;             /* HF_EBUSY, HF_ENOQUORUM or HF_EDRAINED: what it ends with */
 };
 
-/* The same for one that has just come. (!) Where nobody can go on it alone is told: all others know, and may be thousands. */
-void waiters_join(struct waiter *w) IN_BROKER_THREAD;
-
 /* Answers the waiter with `status` and frees it. */
 void waiter_fail(struct waiter *w, int status, const char *text) IN_BROKER_THREAD;
 void waiter_free(struct waiter *w) IN_BROKER_THREAD;
@@ -62,8 +59,7 @@ struct lease *waiter_new_lease(const struct waiter *w, const void *key, size_t k
 hf_time waiter_hold_end(const struct waiter *w, hf_time now);
 /* The holder of `r`, whose lease is this host's. */
 void waiter_describe_local(const struct resource *r, struct hf_wire_holder *ret_holder);
-/* For waiter->timer and waiter->tell. */
-void waiter_on_timer(struct loop_timer *timer, hf_time now) IN_BROKER_THREAD;
+/* For waiter->tell. */
 void waiter_on_tell(struct loop_timer *timer, hf_time now) IN_BROKER_THREAD;
 /* A round of its resource failed with `failure`, and `holder` was in the way if that is HF_EBUSY. A
  * try that began before the round did is answered; the others know what they wait for. */
@@ -71,10 +67,17 @@ void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *
                   hf_time round_began, const char *text) IN_BROKER_THREAD;
 /* A node told how long the key of a holder without a record will stand there. */
 void waiters_hear_left(struct resource *r, int64_t pttl_ms, hf_time now);
+/* Tells it unless it knows; where changes are many, not of each one. `place`: in the queue, from 1; 0 if the caller has not
+ * counted. */
+void waiter_progress(struct waiter *w, uint32_t place, int reason,
+                     const char *text) IN_BROKER_THREAD;
 /* It waits for a lease of this host: a try is answered, the others are told who has it. */
 void waiter_hear_held(struct waiter *w) IN_BROKER_THREAD;
+void waiter_hear_held_at(struct waiter *w, uint32_t place, const char *text) IN_BROKER_THREAD;
+void waiters_hear_held(struct resource *r, const char *text) IN_BROKER_THREAD;
 /* The agent is drained: a try is answered, the others are told. */
 void waiter_hear_drained(struct waiter *w) IN_BROKER_THREAD;
+void waiter_hear_drained_at(struct waiter *w, uint32_t place) IN_BROKER_THREAD;
 static inline bool waiter_tries(const struct waiter *w)
 {
     return w->deadline.ns == HF_TIME_PAST.ns;
@@ -85,13 +88,7 @@ bool waiter_may_wait(struct waiter *w, char *text, size_t size) IN_BROKER_THREAD
 void waiters_let_go(struct resource *r) IN_BROKER_THREAD;
 /* The waiter to be served next; NULL. */
 struct waiter *waiter_first(struct resource *r);
-/* Takes the next step: begins a round for the first waiter, or tells it what it waits for. */
-void waiters_kick(struct resource *r) IN_BROKER_THREAD;
-/* The same after a waiter has left. (!) What the others know has not changed: they hear nothing. To tell all of
- * them for each that goes would take as long as their number squared. */
-void waiters_go_on(struct resource *r) IN_BROKER_THREAD;
-/* Kicks all stalled resources: the nodes changed. */
-void waiters_kick_stalled(struct locks *locks) IN_BROKER_THREAD;
-void waiters_on_stalled_timer(struct loop_timer *timer, hf_time now) IN_BROKER_THREAD;
+/* The agent goes away. When it starts again, the waiter is not told: its client asks again. */
+void waiter_go_away(struct waiter *w) IN_BROKER_THREAD;
 
 #endif

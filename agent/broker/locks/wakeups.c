@@ -11,7 +11,7 @@
 #include "agent/base/random.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
-#include "agent/broker/locks/handoffs.h"
+#include "agent/broker/locks/gaps.h"
 #include "agent/broker/locks/locks.h"
 #include "agent/broker/locks/resources.h"
 #include "agent/broker/locks/rounds.h"
@@ -45,10 +45,9 @@ struct waited {
 LIST_HEAD(waited_list, waited);
 
 struct wakeups {
-    struct loop *loop;
+    struct locks *locks;
     struct waited_list all;
     struct waited_list buckets[BUCKETS];
-    struct turns turns;
     struct loop_timer turn;     /* set while anything is queued */
     const struct waited *taken; /* its turn has come just now */
 };
@@ -128,9 +127,9 @@ static void wakeups_queue(struct waited *w, hf_time now)
         return;
     w->queued = true;
     TAILQ_FOREACH (waiter, &w->resource->work->waiters, queue)
-        turns_want(&wakeups->turns, &waiter->session->user->turns, &waiter->want);
+        turns_want(&w->locks->turns, &waiter->session->user->turns, &waiter->want);
     if (!heap_has(&wakeups->turn.item))
-        (void)loop_timer_set(w->locks->loop, &wakeups->turn, turns_next(&wakeups->turns, now));
+        (void)loop_timer_set(w->locks->loop, &wakeups->turn, turns_next(&w->locks->turns, now));
 }
 
 static void wakeups_unqueue(struct waited *w)
@@ -141,7 +140,7 @@ static void wakeups_unqueue(struct waited *w)
         return;
     w->queued = false;
     TAILQ_FOREACH (waiter, &w->resource->work->waiters, queue)
-        turns_drop(&w->locks->wakeups->turns, &waiter->want);
+        turns_drop(&w->locks->turns, &waiter->want);
 }
 
 void wakeups_joined(struct waiter *waiter)
@@ -149,26 +148,21 @@ void wakeups_joined(struct waiter *waiter)
     struct waited *w = waiter->resource->work->waited;
 
     if (w && w->queued)
-        turns_want(&w->locks->wakeups->turns, &waiter->session->user->turns, &waiter->want);
-}
-
-void wakeups_left(struct waiter *waiter)
-{
-    turns_drop(&resource_locks(waiter->resource)->wakeups->turns, &waiter->want);
+        turns_want(&w->locks->turns, &waiter->session->user->turns, &waiter->want);
 }
 
 /* Whether the commands may be sent now; if not, `ret_at` is never, for the turn wakes it. */
 static bool wakeups_afford(struct waited *w, uint32_t commands, hf_time now, hf_time *ret_at)
 {
-    struct wakeups *wakeups = w->locks->wakeups;
+    struct locks *locks = w->locks;
 
-    if (wakeups->taken != w &&
-        (turns_wanted(&wakeups->turns) || hf_time_before(now, turns_next(&wakeups->turns, now)))) {
+    if (locks->wakeups->taken != w &&
+        (turns_wanted(&locks->turns) || hf_time_before(now, turns_next(&locks->turns, now)))) {
         wakeups_queue(w, now);
         *ret_at = HF_TIME_NEVER;
         return false;
     }
-    turns_spend(&wakeups->turns, commands, now);
+    turns_spend(&locks->turns, commands, now);
     return true;
 }
 
@@ -181,8 +175,8 @@ bool wakeups_due(struct resource *r, hf_time now)
     if (!w || w->failed == HF_OK)
         return true;
     plan = wakeup_next(&w->wakeup, voting(locks, now), now);
-    if (plan.step == WAKEUP_ROUND && !w->foreign && handoff_owes_gap(r, now))
-        handoff_leave_gap(r, now);
+    if (plan.step == WAKEUP_ROUND && !w->foreign && gap_is_owed(r, now))
+        gap_leave(r, now);
     if (plan.step == WAKEUP_ROUND && hf_time_before(now, r->work->yield_until))
         plan = (struct wakeup_plan){WAKEUP_WAIT, 0, r->work->yield_until};
     if (plan.step == WAKEUP_QUERY &&
@@ -206,7 +200,7 @@ static void wakeups_step(struct resource *r, hf_time now) IN_BROKER_THREAD
         return;
     loop_timer_cancel(resource_locks(r)->loop, &r->work->retry);
     if (wakeups_due(r, now))
-        waiters_kick(r);
+        resource_touch(r, TOUCH_CHANGED);
 }
 
 /* Serves users in turns, as far as the budget goes. */
@@ -216,8 +210,8 @@ static void wakeups_on_turn(struct loop_timer *timer, hf_time now)
     struct turns_want *want;
 
     is_broker_thread();
-    while (hf_time_reached(now, turns_next(&wakeups->turns, now)) &&
-           (want = turns_take(&wakeups->turns))) {
+    while (hf_time_reached(now, turns_next(&wakeups->locks->turns, now)) &&
+           (want = turns_take(&wakeups->locks->turns))) {
         struct resource *r = HF_CONTAINER(want, struct waiter, want)->resource;
         struct waited *w = r->work->waited;
 
@@ -227,8 +221,8 @@ static void wakeups_on_turn(struct loop_timer *timer, hf_time now)
         wakeups_step(r, now);
         wakeups->taken = NULL;
     }
-    if (turns_wanted(&wakeups->turns))
-        (void)loop_timer_set(wakeups->loop, timer, turns_next(&wakeups->turns, now));
+    if (turns_wanted(&wakeups->locks->turns))
+        (void)loop_timer_set(wakeups->locks->loop, timer, turns_next(&wakeups->locks->turns, now));
 }
 
 /* More is known, so the next step may be another. It is not taken from here: it may end other names that
@@ -467,9 +461,9 @@ int wakeups_create(struct locks *locks)
     locks->wakeups = calloc(1, sizeof(*locks->wakeups));
     if (!locks->wakeups)
         return HF_ENOMEM;
-    locks->wakeups->loop = locks->loop;
+    locks->wakeups->locks = locks;
     locks->wakeups->turn.fn = wakeups_on_turn;
-    turns_init(&locks->wakeups->turns, (uint32_t)(WAKEUP_PER_S * locks->n));
+    turns_init(&locks->turns, (uint32_t)(WAKEUP_PER_S * locks->n));
     return HF_OK;
 }
 

@@ -24,9 +24,8 @@ void wakeups_lost(struct resource *r, uint32_t won, bool winner, bool tracked, i
 void wakeups_failed(struct resource *r, hf_time again);
 /* The retry is due: whether a round may begin. If not, the retry is set again. */
 bool wakeups_due(struct resource *r, hf_time now) IN_BROKER_THREAD;
-/* A waiter came, or is about to go. */
+/* A waiter came. */
 void wakeups_joined(struct waiter *waiter);
-void wakeups_left(struct waiter *waiter);
 /* Nobody waits any more. */
 void wakeups_forget(struct resource *r);
 /* A key has changed on a node; NULL: any may have. */

@@ -213,7 +213,7 @@ static void review_find_twins(struct nodes *nodes)
     }
 }
 
-static void review_first_contacts(struct nodes *nodes, hf_time now)
+static void review_first_contacts(struct nodes *nodes, hf_time now) IN_BROKER_THREAD
 {
     const struct node_trust *up[HF_NODES_MAX];
     int64_t median;
