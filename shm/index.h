@@ -5,8 +5,8 @@
  * index is rebuilt in the second area and the two are flipped under `index_seq`. It grows in the same way as more slots get
  * memory: a reader takes area and size from the header each time. A miss counts only if `index_seq`
  * was even and unchanged. SipHash-2-4 with the key in the header: remote users cannot make names collide; local users
- * can read the key, hence the bounded probes (if all probes are taken the writer gets HF_EFULL, and a lookup that needs
- * more probes is a miss).
+ * can read the key, hence the bounded probes: if all are taken the writer gets HF_EFULL. It counts such slots in the header,
+ * and while there are any, a miss makes the reader look at each slot.
  */
 #ifndef HOLDFAST_SHM_INDEX_H
 #define HOLDFAST_SHM_INDEX_H
@@ -26,8 +26,11 @@ uint32_t hf_name_hash(const uint8_t key[16], const void *name, size_t name_len);
  * places within the probes are taken. */
 int hf_index_add(struct hf_table *table, const void *name, size_t name_len, uint32_t slot);
 void hf_index_remove(struct hf_table *table, const void *name, size_t name_len, uint32_t slot);
+/* `more`: 1, a published slot whose name hf_index_add() had no place for; -1: it is no longer such a slot. */
+void hf_index_unindexed(struct hf_table *table, int more);
 /* Rebuilds from the slots that are not FREE, with places for all that have memory; used at a warm restart,
- * while no other thread writes a slot. Slots with an impossible text are left out. */
+ * while no other thread writes a slot. Slots with an impossible text are left out. Those for which there is no
+ * place are counted until the next rebuild. */
 void hf_index_rebuild(struct hf_table *table);
 
 /* Reader: copies the slot that carries `name`. HF_ENOTHELD: none does.

@@ -50,6 +50,28 @@ static int find_in(const struct hf_table *table, struct area area, uint32_t hash
     return unreadable ? HF_ETABLE : HF_ENOTHELD;
 }
 
+/* (!) Every local user can take all places of a name: that costs the others time, and no answer. */
+static int find_unindexed(const struct hf_table *table, const void *name, size_t name_len,
+                          struct hf_slot_view *ret_view)
+{
+    const struct hf_table_header *header = table->header;
+    uint32_t slots = atomic_load_explicit(&header->slots_used, memory_order_acquire);
+    bool unreadable = false;
+
+    if (!atomic_load_explicit(&header->unindexed, memory_order_acquire))
+        return HF_ENOTHELD;
+    for (uint32_t slot = 0; slot < slots; slot++) {
+        int status = hf_slot_read_named(table, slot, name, name_len, ret_view);
+
+        if (status == 0)
+            return 0;
+        if (status == HF_EINVAL)
+            break;
+        unreadable |= status == HF_ETABLE;
+    }
+    return unreadable ? HF_ETABLE : HF_ENOTHELD;
+}
+
 int hf_index_find(const struct hf_table *table, const void *name, size_t name_len,
                   struct hf_slot_view *ret_view)
 {
@@ -70,7 +92,7 @@ int hf_index_find(const struct hf_table *table, const void *name, size_t name_le
         if (status != HF_ENOTHELD)
             return status;
         if ((seq & 1) == 0 && atomic_load_explicit(&header->index_seq, memory_order_relaxed) == seq)
-            return HF_ENOTHELD;
+            return find_unindexed(table, name, name_len, ret_view);
     }
     return HF_ETABLE;
 }

@@ -162,11 +162,11 @@ int hf_index_add(struct hf_table *table, const void *name, size_t name_len, uint
     keep_pace(table);
     check(table);
     hash = hf_name_hash(table->header->index_key, name, name_len);
+    raise_slots_used(table, slot);
     if (!put(area_in_use(table), table->index_size, hash, slot, &was_tomb))
         return HF_EFULL; /* tombstones are reused: a rebuild would find no more room */
     if (was_tomb && table->index_tombs > 0)
         table->index_tombs--;
-    raise_slots_used(table, slot);
     return 0;
 }
 
@@ -194,9 +194,18 @@ void hf_index_remove(struct hf_table *table, const void *name, size_t name_len, 
     }
 }
 
+void hf_index_unindexed(struct hf_table *table, int more)
+{
+    uint32_t count = GET(table->header->unindexed);
+
+    hf_assert((more == 1 || more == -1) && (more > 0 || count > 0), "unindexed %u",
+              (unsigned)count);
+    SET(table->header->unindexed, count + (uint32_t)more);
+}
+
 void hf_index_rebuild(struct hf_table *table)
 {
-    uint32_t size = hf_index_size_for(table->slots_there);
+    uint32_t size = hf_index_size_for(table->slots_there), left_out = 0;
     hf_index_entry *area = begin_rebuild(table, size);
 
     SET(table->header->slots_used, 0);
@@ -206,10 +215,12 @@ void hf_index_rebuild(struct hf_table *table)
 
         if (hf_slot_read(table, slot, &view) != 0)
             continue;
-        (void)put(area, size, hf_name_hash(table->header->index_key, view.name, view.name_len),
-                  slot, &was_tomb);
+        if (!put(area, size, hf_name_hash(table->header->index_key, view.name, view.name_len), slot,
+                 &was_tomb))
+            left_out++;
         raise_slots_used(table, slot);
     }
+    SET(table->header->unindexed, left_out);
     flip(table, size);
     check(table);
 }

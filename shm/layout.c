@@ -67,8 +67,8 @@ uint64_t hf_layout_fingerprint(void)
         AT(hf_table_header, renewal_beat_ns), AT(hf_table_header, index_seq),
         AT(hf_table_header, index_area), AT(hf_table_header, index_size),
         AT(hf_table_header, slots_used), AT(hf_table_header, text_there),
-        AT(hf_table_header, slots_there), AT(hf_table_header, agent_name),
-        AT(hf_table_header, host), AT(hf_table_header, sections)};
+        AT(hf_table_header, slots_there), AT(hf_table_header, unindexed),
+        AT(hf_table_header, agent_name), AT(hf_table_header, host), AT(hf_table_header, sections)};
 
     return mix(mix_byte_order(), numbers, HF_LENGTH(numbers));
 }

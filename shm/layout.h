@@ -214,7 +214,7 @@ struct hf_table_header {
     _Atomic uint64_t events_written[HF_EVENT_RINGS]; /* one writer thread each */
     _Atomic uint64_t text_there;  /* units of text that have memory; it only grows */
     _Atomic uint32_t slots_there; /* slots that have memory; it only grows */
-    uint8_t reserved4[4];
+    _Atomic uint32_t unindexed;   /* slots whose name the index has no place for */
     /* lines 5..6 */
     char agent_name[HF_AGENT_NAME_MAX + 1];
     char host[64];

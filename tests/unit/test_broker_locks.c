@@ -19,6 +19,7 @@
 #include "agent/broker/nodes/node_answers.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/config/config_allow.h"
+#include "shm/index.h"
 #include "shm/waiters.h"
 #include "tests/support/journal.h"
 #include "tests/unit/broker_fixture.h"
@@ -737,6 +738,35 @@ static void the_wait_after_one_that_met_a_holder_is_tracked_at_once(void **state
 /* --- turns ------------------------------------------------------------------------------------ */
 
 /* So many names take the agent 200 ms to ask for. */
+/* The next name after number `*i` that falls on place 0 of the table's index. */
+static void name_that_collides(uint32_t *i, char name[32])
+{
+    do
+        snprintf(name, 32, "c%u", ++*i);
+    while (hf_name_hash(agent.table.header->index_key, name, strlen(name)) &
+           (agent.table.index_size - 1));
+}
+
+/* (!) Every local user can read the index's key. */
+static void whoever_has_all_places_of_a_name_does_not_hide_it(void **state)
+{
+    struct hf_slot_view view;
+    char name[32];
+    uint32_t i = 0;
+
+    (void)state;
+    for (uint64_t id = 1; id <= HF_INDEX_PROBES; id++) {
+        name_that_collides(&i, name);
+        (void)granted(1, id, name);
+    }
+    assert_int_equal(atomic_load(&agent.table.header->unindexed), 0);
+    name_that_collides(&i, name);
+    (void)granted(0, 1, name);
+    assert_int_equal(atomic_load(&agent.table.header->unindexed), 1);
+    assert_int_equal(hf_index_find(&agent.table, name, strlen(name), &view), HF_OK);
+    assert_int_equal(view.state, HF_SLOT_HELD);
+}
+
 #define CROWD 50
 
 /* Its key is another's, on all nodes. */
@@ -1877,6 +1907,7 @@ int main(void)
         ROW(of_more_than_there_are_rows_the_oldest_are_shown),
         ROW(the_agents_end_has_short_holds_adopted),
         ROW(progress_without_room_is_told_later),
+        ROW(whoever_has_all_places_of_a_name_does_not_hide_it),
         ROW(a_crowd_that_goes_costs_as_much_as_it_counts),
         ROW(so_does_a_crowd_whose_time_is_up),
         ROW(so_does_a_crowd_that_is_cancelled),

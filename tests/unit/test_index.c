@@ -181,7 +181,7 @@ static void tombstones_are_swept(void **state)
 }
 
 /* What a local user who read the key can do, and all that it gets: its own names refused. */
-static void colliding_names_fill_the_probes_and_no_more(void **state)
+static void names_that_collide_are_found(void **state)
 {
     enum { CAPACITY = 1000, COLLIDING = HF_INDEX_PROBES };
     struct fixture f;
@@ -201,6 +201,15 @@ static void colliding_names_fill_the_probes_and_no_more(void **state)
         added++;
     }
     assert_int_equal(find(&f, name, &view), HF_ENOTHELD);
+    hf_index_unindexed(&f.table, 1);
+    assert_int_equal(find(&f, name, &view), 0);
+    assert_int_equal(view.generation, COLLIDING + 1);
+    assert_int_equal(find(&f, "nobody's", &view), HF_ENOTHELD);
+    hf_index_unindexed(&f.table, -1);
+    assert_int_equal(find(&f, name, &view), HF_ENOTHELD);
+    hf_index_rebuild(&f.table);
+    assert_int_equal(atomic_load(&f.table.header->unindexed), 1);
+    assert_int_equal(find(&f, name, &view), 0);
     snprintf(name, sizeof(name), "c%u", last);
     assert_int_equal(find(&f, name, &view), 0);
     assert_int_equal(add(&f, "another", CAPACITY - 1, 1), 0);
@@ -339,7 +348,7 @@ int main(void)
         cmocka_unit_test(arguments_out_of_range_are_refused),
         cmocka_unit_test(a_full_table_finds_all_its_names),
         cmocka_unit_test(tombstones_are_swept),
-        cmocka_unit_test(colliding_names_fill_the_probes_and_no_more),
+        cmocka_unit_test(names_that_collide_are_found),
         cmocka_unit_test(entries_that_lead_nowhere_are_passed_over),
         cmocka_unit_test(a_slot_that_cannot_be_read_is_no_miss),
         cmocka_unit_test(a_warm_restart_rebuilds_from_the_slots),

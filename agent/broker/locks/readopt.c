@@ -575,7 +575,7 @@ int readopt(struct locks *locks) BEFORE_OR_AFTER_THREADS
     atomic_store_explicit(&agent->table.header->slots_used, locks->slots_used,
                           memory_order_release);
     if (agent->warm)
-        hf_index_rebuild(&agent->table);
+        resources_index(locks);
     if (fates[FATE_TAKEN_UP] + fates[FATE_RELEASED] + fates[FATE_LOST])
         log_info("from an earlier agent: %u leases readopted, %u released, %u lost",
                  fates[FATE_TAKEN_UP], fates[FATE_RELEASED], fates[FATE_LOST]);

@@ -144,6 +144,14 @@ static struct resource *resource_new(struct locks *locks, const void *name, size
     return r;
 }
 
+static void resource_count_unindexed(struct resource *r, bool unindexed)
+{
+    if (r->unindexed == unindexed)
+        return;
+    r->unindexed = unindexed;
+    hf_index_unindexed(&resource_locks(r)->agent->table, unindexed ? 1 : -1);
+}
+
 /* Takes the name out of the slot, the index and the text, where readers see it. */
 static void slot_blank(struct resource *r)
 {
@@ -158,6 +166,7 @@ static void slot_blank(struct resource *r)
     if (r->has_text)
         hf_text_drop(locks->text, r->text_off, r->name_len, r->text_note_len, r->text_comm_len);
     r->indexed = r->has_text = false;
+    resource_count_unindexed(r, false);
 }
 
 static void slot_leave(struct resource *r)
@@ -446,11 +455,23 @@ int resource_publish(struct resource *r, struct lease *lease, bool stands, hf_ti
     if (!r->indexed) {
         rc = hf_index_add(&locks->agent->table, r->name, r->name_len, r->slot);
         r->indexed = rc == HF_OK;
+        resource_count_unindexed(r, !r->indexed);
         if (!r->indexed && log_allows(&locks->index_full, LOG_LIMIT, clock_now()))
-            log_warn("the name index is full in one place: a lease is held but cannot be looked up "
-                     "by name");
+            log_warn("the name index is full in one place: programs look at each lease to find a "
+                     "name; end the program that takes names which collide");
     }
     return HF_OK;
+}
+
+/* Which names are left out is known to the index alone: they are counted until the next start. */
+void resources_index(struct locks *locks)
+{
+    hf_index_rebuild(&locks->agent->table);
+    for (uint32_t i = 0; i < locks->slots_used; i++)
+        if (locks->by_slot[i] && locks->by_slot[i]->has_text) {
+            locks->by_slot[i]->indexed = true;
+            locks->by_slot[i]->unindexed = false;
+        }
 }
 
 int resources_create(struct locks *locks)

@@ -75,7 +75,8 @@ struct resource {
     bool undoing : 1;   /* our release of a failed round is unanswered */
     bool stalled : 1;   /* waits for voting nodes */
     bool idle : 1;
-    bool indexed : 1; /* the table's index has it */
+    bool indexed : 1;   /* the table's index has it */
+    bool unindexed : 1; /* it has no place for it, and counts it */
     bool has_text : 1;
     bool contended : 1; /* the last wait for it began with a round that found it held */
     uint8_t name_len;
@@ -88,6 +89,8 @@ static inline struct locks *resource_locks(const struct resource *r)
 }
 
 int resources_create(struct locks *locks);
+/* Makes the table's index anew, after the leases of an earlier agent were taken up. */
+void resources_index(struct locks *locks);
 void resources_destroy(struct locks *locks);
 /* NULL: the name has no resource. */
 struct resource *resource_find(struct locks *locks, const void *name, size_t len);
