@@ -80,12 +80,22 @@ static int connect_in_turn(int sock, const struct sockaddr_un *address, int64_t 
     return rc;
 }
 
+static bool is_directory(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 /* An agent of that name may run, with another directory than this program looks in. */
 static void say_elsewhere(const struct hfc_place *place, char *why, size_t why_size)
 {
     struct hf_table_living living;
     size_t length;
 
+    if (is_directory(place->path))
+        (void)snprintf(why, why_size, "%s is a directory; name the socket in it, %s/sock",
+                       place->path, place->path);
     if (*place->others && hfc_is_served(place->others))
         (void)snprintf(why, why_size,
                        "no agent answers at %s, and it is not the host's agent; start it, use "

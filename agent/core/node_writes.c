@@ -7,7 +7,7 @@
 
 /* (!) A missing right on one name's key says nothing about the node: otherwise a program could pick
  * a name and have the node shown as broken. */
-static bool is_refusal(enum hf_node_error error, const char *text)
+static bool is_refusal(enum hf_node_error error, const char *text, bool of_probe)
 {
     switch (error) {
     case HF_NODE_ERR_PERM:
@@ -18,7 +18,7 @@ static bool is_refusal(enum hf_node_error error, const char *text)
     case HF_NODE_ERR_NOREPLICAS:
         return true;
     default:
-        return false;
+        return of_probe; /* it concerns no name */
     }
 }
 
@@ -41,7 +41,7 @@ static void hear(struct node_writes *w, enum hf_node_error *own, enum hf_node_er
         *own = HF_NODE_ERR_NONE;
         if (is_of_all_writes(*other))
             *other = HF_NODE_ERR_NONE;
-    } else if (is_refusal(error, text)) {
+    } else if (is_refusal(error, text, own == &w->probe)) {
         if (writes_refused(w) == HF_NODE_ERR_NONE)
             w->since = now;
         *own = error;

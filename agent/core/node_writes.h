@@ -17,7 +17,7 @@
 
 struct node_writes {          /* zeroed: it takes writes */
     enum hf_node_error locks; /* why the last acquire was refused; NONE: it was not */
-    enum hf_node_error probe; /* the same for the write that changes nothing */
+    enum hf_node_error probe; /* the same for the probe: writes that change nothing, and a script */
     hf_time since;
     char text[WRITES_TEXT]; /* of the last refusal */
 };
@@ -26,7 +26,7 @@ struct node_writes {          /* zeroed: it takes writes */
 enum hf_node_error writes_refused(const struct node_writes *w);
 /* An acquire, a raise or a new sentinel was answered: HF_NODE_ERR_NONE if it was written. */
 void writes_on_lock(struct node_writes *w, enum hf_node_error error, const char *text, hf_time now);
-/* The same for the write that changes nothing. */
+/* The same for the writes that change nothing, and for the script that reads the sentinel. */
 void writes_on_probe(struct node_writes *w, enum hf_node_error error, const char *text,
                      hf_time now);
 /* The connection is a new one, perhaps to another server. */

@@ -149,8 +149,14 @@ static void on_sentinel(struct link *link, const struct link_reply *reply, void 
         handshake_end(link, &told);
     } else if (link->state == LINK_UP) {
         schedule_probe(link);
-        if (!link->asked_well || (reply->outcome == LINK_ERROR && !useless))
+        if (!link->asked_well)
             return;
+        /* It does nothing else for a lock either, whatever it says to plain commands. */
+        if (reply->outcome == LINK_ERROR && !useless && told.write_error == HF_NODE_ERR_NONE) {
+            told.write_tried = link->options.probe_writes;
+            told.write_error = reply->error;
+            told.write_text = reply->error_text;
+        }
         link->facts = link->asked;
         link->options.events->probed(link, &link->facts, &told, link->options.arg);
     }

@@ -258,6 +258,12 @@ def no_agent(run):
     refused(holder, -101, ("longer than 107 bytes",), "connect", f"{run.dir}/{'x' * 120}/sock")
 
 
+@scenario("--agent with an agent's directory: 69, and the name of the socket in it")
+def agents_directory(run):
+    result = run.holdfast("run", "--agent", run.dir, "job", "true")
+    assert result.rc == 69 and f"{run.dir} is a directory; name the socket in it, {run.dir}/sock" in result.err, result
+
+
 @scenario("the socket of another user's agent is not trusted: 77, naming both users", needs_root=True)
 def foreign_socket(run):
     run.redis(3)

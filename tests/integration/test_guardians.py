@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The two guardians of `holdfast run`: what no signal, no reader of their words and no storm of forks may do to them."""
+import contextlib
 import fcntl
 import os
 import pathlib
@@ -63,6 +64,31 @@ def own_pages(run):
             wait_until(lambda pid=pid: keeps_its_pages(pid), what=f"its pages are its own, {within}")
         job.process.signal(signal.SIGTERM)
         assert job.wait() == 128 + signal.SIGTERM, job.process.err
+
+
+@scenario("in a group without an OOM killer no guardian waits for a page once the job runs, however soon that fills the group",
+          sanitizers=False, needs_root=True)
+def own_pages_at_once(run):
+    group = pathlib.Path("/sys/fs/cgroup/memory") / f"hf-test-{run.tag}"
+    try:
+        group.mkdir()
+        (group / "memory.oom_control").write_text("1")
+    except OSError as e:
+        with contextlib.suppress(OSError):
+            group.rmdir()
+        skip(f"no memory hierarchy of version 1: {e}")
+    ready(run)
+    enter = f'echo $$ > {group}/cgroup.procs && exec "$@"'
+    look = 'for p in $PPID $(cut -d" " -f4 /proc/$PPID/stat); do grep VmLck /proc/$p/status; done; exec cat'
+    try:
+        job = run.spawn("sh", "-c", enter, "sh", BUILD / "bin" / "holdfast", "run", "job", "sh", "-c", look, label="holdfast",
+                        stdin=subprocess.DEVNULL)
+        assert job.wait() == 0, job.err
+        locked = [int(kib) for kib in re.findall(r"VmLck:\s+(\d+) kB", job.out)]
+        assert len(locked) == 2 and min(locked) > 1000, job.out
+    finally:
+        wait_until(lambda: not (group / "cgroup.procs").read_text(), what="the group is empty")
+        group.rmdir()
 
 
 @scenario("a run that is traced says so: whoever traces both guardians can keep them from killing", sanitizers=False)

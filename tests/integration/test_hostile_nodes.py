@@ -172,6 +172,37 @@ def hangs_up(run):
         assert {"drained", "undrained"} <= {event["event"] for event in history(run)}, "pushed out"
 
 
+@scenario("a node on which no script runs is not shown as one that votes, though plain commands do", sanitizers=False)
+def no_scripts(run):
+    run.redis(3, tcp=True)
+    run.found()
+    with HostileNode(run.nodes[2].address, "error") as hostile:
+        run.agent(nodes=[*run.nodes[:2], hostile.spec(run.nodes[2])], ttl="3s", wait=False).wait_ready()
+        wait_node(run, "n3", state="up")
+        hostile.bad = True
+        wait_node(run, "n3", state="unwritable")
+        assert "2 of 3 vote" in run.holdfast("status").out
+        assert "no script runs here" in run.holdfast("doctor").out
+        hostile.bad = False
+        wait_node(run, "n3", state="up")
+
+
+@scenario("a vote whose answer has another record's digest does not count", sanitizers=False)
+def another_record(run):
+    run.redis(3, tcp=True)
+    run.found()
+    with HostileNode(run.nodes[2].address, "record") as hostile:
+        run.agent(nodes=[*run.nodes[:2], hostile.spec(run.nodes[2])], ttl="30s", wait=False).wait_ready()
+        run.nodes[0].sigstop()
+        assert run.holdfast("run", "-w", "5s", "before", "true").rc == 0
+        hostile.bad = True
+        for _ in range(3):
+            assert run.holdfast("run", "-n", "job", "true").rc == 69
+        assert hostile.begun
+        run.nodes[0].sigcont()
+        assert run.holdfast("run", "-w", "5s", "job", "true").rc == 0, "by the honest two"
+
+
 @scenario("a node whose clock is further back in each answer is not asked without a pause", sanitizers=False)
 def ever_earlier(run):
     def scripts():

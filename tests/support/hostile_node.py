@@ -13,6 +13,8 @@ What it does:
     fence               each fence record has `fence`, whatever an agent offers
     claim               INFO has the run_id of `claimed`, another node
     hang up             no answer to an acquire, and the connection ends
+    error               once `bad` is set, each script fails; plain commands do not
+    record              once `bad` is set, each answer to an acquire has another record's digest
     earlier             its clock is five seconds further back in each answer to a renewal
 """
 import contextlib
@@ -102,6 +104,7 @@ class HostileNode:
         self.claimed = claimed
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        self.bad = False
         self.begun, self.sent, self.low = 0, 0, 0  # endless answers; their bytes; how often it told of its fence
         threading.Thread(target=self.go, daemon=True).start()
 
@@ -156,6 +159,12 @@ class HostileNode:
             seconds, rest = text.split(b" ", 1)
             text = b"%d %s" % (int(seconds) - 5 * self.begun, rest)
             return bulk(text)
+        if self.does == "error" and self.bad and name == b"EVALSHA":
+            self.begun += 1
+            return b"-ERR no script runs here\r\n"
+        if self.does == "record" and self.bad and name == b"EVALSHA" and text is not None and re.match(rb"\d+ \d+ \w+:\w+ (OK|LOW)\b", text):
+            self.begun += 1
+            return bulk(re.sub(rb":\w+", lambda stamp: b":" + b"5" * (len(stamp[0]) - 1), text, count=1))
         if self.does == "hang up" and name == b"EVALSHA" and text is not None and text.split(b" ")[3:4] in ([b"OK"], [b"LOW"]):
             self.begun += 1
             raise OSError

@@ -40,6 +40,13 @@ bool nodes_may_vote(HF_UNUSED const struct nodes *n, int node, HF_UNUSED hf_time
     return links[node].up;
 }
 
+static uint32_t of_another_record; /* nodes: bits */
+
+bool nodes_has_our_record(HF_UNUSED const struct nodes *n, int node)
+{
+    return !(of_another_record >> node & 1);
+}
+
 int nodes_up(HF_UNUSED const struct nodes *n)
 {
     int count = 0;
@@ -241,6 +248,7 @@ static int make(void **state)
         fail_msg("%s", why);
     assert_int_equal(lease_table_create(CAPACITY, &agent.leases), HF_OK);
     memset(&nodes, 0, sizeof(nodes));
+    nodes.config = &config;
     nodes.n = NODES;
     nodes.q = QUORUM;
     nodes.started = its_time;
@@ -250,6 +258,7 @@ static int make(void **state)
         nodes.links[i] = nodes.node[i].link = &links[i];
     }
     release_count = forgone = 0;
+    of_another_record = 0;
     assert_int_equal(locks_create(&agent, loop, &nodes, &the_clients, hash_key, &owner, &locks),
                      HF_OK);
     last_in_turn = take_steps;
@@ -510,6 +519,35 @@ static void a_session_that_ends_leaves_its_place(void **state)
 /* --- what a vote is worth --------------------------------------------------------------------- */
 
 /* (!) Its key stands since the command was sent, however late the answer came. */
+/* (!) Whatever word it answers: an honest node writes nothing for another record. */
+static void a_vote_of_another_record_does_not_count(void **state)
+{
+    (void)state;
+    wait_for(0, 1, "a");
+    of_another_record = 1u << 2;
+    answer(newest(2), VERDICT_OK);
+    answer(newest(1), VERDICT_OK);
+    assert_int_equal(times_answered(0, 1), 0);
+    of_another_record |= 1u << 1; /* it voted before its record changed */
+    answer(newest(0), VERDICT_OK);
+    assert_int_equal(times_answered(0, 1), 0);
+    assert_null(lease_of("a"));
+}
+
+static void a_late_vote_of_another_record_does_not_count(void **state)
+{
+    (void)state;
+    wait_for(0, 1, "a");
+    answer(newest(0), VERDICT_OK);
+    answer(newest(1), VERDICT_OK);
+    assert_int_equal(answered(0, 1)->status, HF_OK);
+    pass((int)SHORT_HOLD_MS);
+    was_posted(MSG_GRANTED);
+    of_another_record = 1u << 2;
+    answer(newest(2), VERDICT_OK);
+    nothing_was_posted();
+}
+
 static void a_vote_counts_from_its_send(void **state)
 {
     hf_time sent = its_time;
@@ -1869,6 +1907,8 @@ int main(void)
         ROW(a_cancelled_round_is_undone_first),
         ROW(a_cancelled_waiter_leaves_the_round_alone),
         ROW(a_session_that_ends_leaves_its_place),
+        ROW(a_vote_of_another_record_does_not_count),
+        ROW(a_late_vote_of_another_record_does_not_count),
         ROW(a_vote_counts_from_its_send),
         ROW(a_late_vote_of_a_clock_that_stepped_does_not_count),
         ROW(a_late_raise_counts_from_its_acquire),

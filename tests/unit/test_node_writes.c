@@ -59,6 +59,23 @@ TEST(what_is_no_word_on_writes_changes_nothing)
     assert_int_equal(writes_refused(&writes), HF_NODE_ERR_OOM);
 }
 
+/* (!) A node whose scripts all fail gives no votes, whatever plain commands say: no name is to blame. */
+TEST(a_probe_that_fails_is_a_refusal_whatever_its_words)
+{
+    static const enum hf_node_error others[] = {HF_NODE_ERR_BUSY, HF_NODE_ERR_LOADING,
+                                                HF_NODE_ERR_NOSCRIPT, HF_NODE_ERR_OTHER};
+
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        probe(others[i], "ERR", 1);
+        assert_int_equal(writes_refused(&writes), others[i]);
+        probe(HF_NODE_ERR_NONE, "", 2);
+        assert_int_equal(writes_refused(&writes), HF_NODE_ERR_NONE);
+    }
+    probe(HF_NODE_ERR_OTHER, "ERR", 3);
+    lock(HF_NODE_ERR_NONE, "", 4);
+    assert_int_equal(writes_refused(&writes), HF_NODE_ERR_NONE);
+}
+
 TEST(a_right_to_one_key_is_none_of_the_nodes_affair)
 {
     lock(HF_NODE_ERR_PERM, "NOPERM this user has no permissions to access one of the keys used", 1);
@@ -104,6 +121,7 @@ int main(void)
         cmocka_unit_test_setup(a_refusal_stands_from_its_first_until_something_is_written, set_up),
         cmocka_unit_test_setup(only_what_a_node_says_is_kept, set_up),
         cmocka_unit_test_setup(what_is_no_word_on_writes_changes_nothing, set_up),
+        cmocka_unit_test_setup(a_probe_that_fails_is_a_refusal_whatever_its_words, set_up),
         cmocka_unit_test_setup(a_right_to_one_key_is_none_of_the_nodes_affair, set_up),
         cmocka_unit_test_setup(any_write_proves_that_there_is_memory, set_up),
         cmocka_unit_test_setup(a_write_proves_no_right_but_those_it_needs, set_up),

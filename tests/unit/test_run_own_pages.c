@@ -129,11 +129,67 @@ static void without_leave_to_lock_memory_they_are_moved(void **state)
     assert_int_equal(in_a_child(moves), 0);
 }
 
+/* --- groups without an OOM killer ------------------------------------------------------------- */
+
+static char folder[64];
+
+static void put(const char *path, const char *text)
+{
+    char name[256];
+    FILE *file;
+
+    snprintf(name, sizeof(name), "%s/%s", folder, path);
+    file = fopen(name, "we");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static bool at_once(const char *groups)
+{
+    char name[256];
+
+    snprintf(name, sizeof(name), "%s/groups", folder);
+    put("groups", groups);
+    return own_pages_at_once(name, folder);
+}
+
+static void without_an_oom_killer_they_are_asked_for_at_once(void **state)
+{
+    static const char killed[] = "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n";
+    static const char unkilled[] = "oom_kill_disable 1\nunder_oom 0\noom_kill 0\n";
+    static const char in_b[] = "5:cpu:/a/b\n4:hugetlb,memory:/a/b\n0::/\n";
+    char command[128];
+
+    (void)state;
+    snprintf(folder, sizeof(folder), "/tmp/hf-test-pages-%d", (int)getpid());
+    snprintf(command, sizeof(command), "mkdir -p %s/a/b", folder);
+    assert_int_equal(system(command), 0);
+    assert_false(at_once("0::/user.slice\n")); /* v2 always has one */
+    assert_false(at_once("4:cpuset:/memory\n0::/\n"));
+    assert_true(at_once(in_b)); /* nothing can be read */
+    put("memory.oom_control", killed);
+    assert_false(at_once(in_b)); /* a container's hierarchy begins here */
+    put("a/memory.oom_control", killed);
+    put("a/b/memory.oom_control", killed);
+    assert_false(at_once(in_b));
+    assert_false(at_once("4:memory:/\n"));
+    put("a/b/memory.oom_control", unkilled);
+    assert_true(at_once(in_b));
+    assert_false(at_once("4:memory:/a\n"));
+    put("a/b/memory.oom_control", killed);
+    put("a/memory.oom_control", unkilled);
+    assert_true(at_once(in_b)); /* what is above bounds it, too */
+    snprintf(command, sizeof(command), "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_kernel_keeps_them),
         cmocka_unit_test(without_leave_to_lock_memory_they_are_moved),
+        cmocka_unit_test(without_an_oom_killer_they_are_asked_for_at_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -189,6 +189,12 @@ void guardian_say_left(const struct guardian *g)
         g->plan->name);
 }
 
+void guardian_own_pages(struct guardian *g)
+{
+    own_pages();
+    g->pages_at_ns = INT64_MAX;
+}
+
 /* Asks for its pages as soon as the job has run for a moment: most that are shorter do without. Until when it may wait. */
 static int64_t look_after_pages(struct guardian *g, int64_t until_ns)
 {
@@ -196,10 +202,8 @@ static int64_t look_after_pages(struct guardian *g, int64_t until_ns)
 
     if (!g->pages_at_ns)
         g->pages_at_ns = now_ns + PAGES_AFTER_NS;
-    if (now_ns >= g->pages_at_ns) {
-        own_pages();
-        g->pages_at_ns = INT64_MAX;
-    }
+    if (now_ns >= g->pages_at_ns)
+        guardian_own_pages(g);
     return until_ns < g->pages_at_ns ? until_ns : g->pages_at_ns;
 }
 

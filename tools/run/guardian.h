@@ -45,7 +45,9 @@ struct guardian_shared {
     atomic_int gave_up;       /* a process of the tree does not die; exit_code is valid */
     atomic_int released;      /* the agent knows that the tree is reaped */
     atomic_llong hunted_ns;   /* when the inner one last reaped or ended a pass of killing */
-    atomic_int group;         /* the job's own process group; 0: it is in the guardians' */
+    atomic_int
+        outer_ready;  /* the outer one waits for no page any more; asked for by `pages_at_once` */
+    atomic_int group; /* the job's own process group; 0: it is in the guardians' */
     int exit_code;
     int job_status; /* likewise; of waitpid(), -1 unknown */
 };
@@ -68,6 +70,7 @@ struct guardian {
     struct witness witness;      /* the outer one's */
     int inner_link_fd, outer_fd; /* the inner one's, until the fork */
     bool peer_gone;
+    bool pages_at_once; /* before the job starts: own_pages_at_once() */
     int64_t
         pages_at_ns; /* when it asks for its pages (own_pages.h); 0: it has not waited yet; INT64_MAX: it has asked */
     int64_t kill_since_ns, kill_next_ns; /* 0: not killing */
@@ -80,6 +83,9 @@ struct guardian {
     int64_t traced_since_ns,
         traced_next_ns; /* only the dead are left, and others trace them; 0: not so */
 };
+
+/* It waits for no page of its own from here on. */
+void guardian_own_pages(struct guardian *g);
 
 /* What an errno of preparing a guardian means, with the remedy where there is one. */
 const char *guardian_problem(int error);

@@ -19,6 +19,7 @@
 
 #define NS_PER_MS         INT64_C(1000000)
 #define LEFTOVER_GRACE_NS (1000 * NS_PER_MS) /* to end by themselves, and after SIGTERM again */
+#define OUTER_PAGES_MS    1000               /* it waits for the outer guardian's pages at most */
 
 struct inner {
     struct guardian g;
@@ -344,6 +345,16 @@ static void say_how_it_ended(struct inner *in)
         say("%s: the job ended with %d", g->plan->name, job_exit_code(in->job_status));
 }
 
+/* (!) A job that fills a group without an OOM killer has both guardians wait for the next page that they lack, for ever. */
+static void inner_own_pages(struct guardian *g)
+{
+    if (!g->pages_at_once)
+        return;
+    guardian_own_pages(g);
+    for (int ms = 0; ms < OUTER_PAGES_MS && !atomic_load(&g->shared->outer_ready); ms++)
+        usleep(1000);
+}
+
 /* No process of the job exists. */
 static _Noreturn void end_without_job(struct guardian *g, int code)
 {
@@ -396,6 +407,7 @@ _Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *ti
             "outlive the lock; run it under "
             "'systemd-run --user --scope', or with --no-new-privs",
             g->plan->name);
+    inner_own_pages(g);
     if (!due_now(g, &code))
         end_not_due(g, code);
     /* (!) Nothing waits from here to the job's start: the nodes have its time by now. */

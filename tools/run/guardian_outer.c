@@ -180,6 +180,10 @@ int guardian_outer(struct guardian *g, pid_t inner)
     g->on_reaped_arg = &out;
     timeline_init(&g->timeline, g->plan->ttl_ns, g->plan->ttl_ns / 50);
     streams_let_go();
+    if (g->pages_at_once) {
+        guardian_own_pages(g);
+        atomic_store(&shared->outer_ready, 1);
+    }
     watch(&out);
 
     if (atomic_load(&shared->gave_up))

@@ -14,6 +14,7 @@
 #include "tools/common/exit_code.h"
 #include "tools/run/guardian_inner.h"
 #include "tools/run/guardian_outer.h"
+#include "tools/run/own_pages.h"
 #include "tools/run/say.h"
 
 static int pidfd_open_(pid_t pid)
@@ -91,6 +92,7 @@ int guardians_prepare(struct guardian *g, const struct guardian_plan *plan)
         mmap(NULL, sizeof(*g->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (g->shared == MAP_FAILED)
         return -1;
+    g->pages_at_once = own_pages_at_once(OWN_PAGES_GROUPS, OWN_PAGES_ROOT);
     cgroup_plan(&g->cgroup);
     if (prepare(g) == 0 && look_for_room(g->link_fd) == 0)
         return 0;

@@ -1,13 +1,80 @@
 #include "tools/run/own_pages.h"
 
 #include <fcntl.h>
-#include <stdbool.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+/* --- groups without an OOM killer ------------------------------------------------------------- */
+
+/* The path of the group in v1's memory hierarchy: "4:memory:/a/b". False: there is none. */
+static bool own_pages_group(const char *groups, char ret_path[PATH_MAX])
+{
+    FILE *file = fopen(groups, "re");
+    char line[PATH_MAX + 256];
+    bool found = false;
+
+    while (file && !found && fgets(line, sizeof(line), file)) {
+        char *controllers = strchr(line, ':'), *path = controllers;
+
+        line[strcspn(line, "\n")] = '\0';
+        if (!controllers || !(path = strchr(++controllers, ':')))
+            continue;
+        *path++ = '\0';
+        for (char *rest = controllers, *word; !found && (word = strsep(&rest, ","));)
+            found = strcmp(word, "memory") == 0;
+        if (found)
+            snprintf(ret_path, PATH_MAX, "%s", path);
+    }
+    if (file)
+        (void)fclose(file);
+    return found;
+}
+
+/* 1: it has no OOM killer; 0: it has; -1: not to be read. */
+static int own_pages_unkilled(const char *root, const char *path)
+{
+    char name[2 * PATH_MAX], line[64];
+    FILE *file;
+    int disabled = -1;
+
+    snprintf(name, sizeof(name), "%s%s/memory.oom_control", root, path);
+    file = fopen(name, "re");
+    if (!file)
+        return -1;
+    while (disabled < 0 && fgets(line, sizeof(line), file))
+        (void)sscanf(line, "oom_kill_disable %d", &disabled);
+    (void)fclose(file);
+    return disabled;
+}
+
+bool own_pages_at_once(const char *groups, const char *root)
+{
+    char path[PATH_MAX];
+    bool read = false;
+
+    if (!own_pages_group(groups, path))
+        return false;
+    /* In a container the hierarchy may begin further down: then the root's file is this group's. */
+    for (char *end = path + strlen(path);; end = strrchr(path, '/')) {
+        int unkilled;
+
+        if (end)
+            *end = '\0';
+        unkilled = own_pages_unkilled(root, path);
+        if (unkilled == 1)
+            return true;
+        read |= unkilled == 0;
+        if (!end || !*path)
+            return !read;
+    }
+}
+
+/* --- pages ------------------------------------------------------------------------------------ */
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 

@@ -110,6 +110,14 @@ static void no_vote(struct round *round, int node, enum round_why why)
     ballot_answer(&round->ballot, node, BALLOT_NO, HF_TIME_PAST, 0);
 }
 
+/* (!) What it says now voids the vote that it gave before, too. */
+static bool round_may_count(const struct round *round, int node, hf_time now) IN_BROKER_THREAD
+{
+    const struct nodes *nodes = round->locks->nodes;
+
+    return trust_may_vote(&nodes->node[node].trust, now) && nodes_has_our_record(nodes, node);
+}
+
 static bool round_send(struct round *round, int node, bool raise)
 {
     struct locks *locks = round->locks;
@@ -312,7 +320,7 @@ static void round_judge(struct round *round) IN_BROKER_THREAD
     for (int i = 0; i < round->locks->n; i++)
         if ((round->ballot.node[i].vote == BALLOT_YES ||
              round->ballot.node[i].vote == BALLOT_YES_LOW) &&
-            !trust_may_vote(&round->locks->nodes->node[i].trust, now))
+            !round_may_count(round, i, now))
             no_vote(round, i, WHY_TRUST);
     note_twins(round, now);
     switch (ballot_decide(&round->ballot, &round->timing, now)) {
@@ -372,8 +380,8 @@ static void vote(struct round *round, int node, const struct link_reply *reply)
     switch (reply->verdict) {
     case VERDICT_OK:
     case VERDICT_LOW:
-        /* This very reply may show that it may not vote (a clock step, a lost sentinel). */
-        if (!trust_may_vote(&locks->nodes->node[node].trust, now))
+        /* This very reply may show that it may not vote (a clock step, a lost sentinel, another record). */
+        if (!round_may_count(round, node, now))
             no_vote(round, node, WHY_TRUST);
         else
             ballot_answer(ballot, node, reply->verdict == VERDICT_OK ? BALLOT_YES : BALLOT_YES_LOW,
@@ -438,7 +446,8 @@ static void late(struct round *round, int node, const struct link_reply *reply)
     }
     /* (!) By a clock that was behind the key ends early; the reply itself may have shown that. */
     if (stands && round->resource && resource_lease(round->resource) &&
-        !(locks->nodes->node[node].trust.reasons & HF_QUARANTINE_CLOCK)) {
+        !(locks->nodes->node[node].trust.reasons & HF_QUARANTINE_CLOCK) &&
+        nodes_has_our_record(locks->nodes, node)) {
         /* A raise does not set the expiry anew: the acquire before it counts. */
         hf_time a = round->ballot.node[node].a.ns != HF_TIME_PAST.ns ? round->ballot.node[node].a
                                                                      : reply->sent;

@@ -54,6 +54,11 @@ bool nodes_may_vote(const struct nodes *nodes, int i, hf_time now)
            trust_may_vote(&nodes->node[i].trust, now) && fleet_counts(&nodes->fleet_view, i);
 }
 
+bool nodes_has_our_record(const struct nodes *nodes, int i)
+{
+    return fleet_counts(&nodes->fleet_view, i);
+}
+
 int nodes_voting(const struct nodes *nodes, hf_time now)
 {
     uint32_t voting = 0;

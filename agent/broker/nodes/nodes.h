@@ -127,6 +127,8 @@ void nodes_believe(struct nodes *nodes, int node, enum node_doubt what, const vo
 /* Tells the renewal thread of these events, and of the nonce that this thread knows. */
 void nodes_tell_renewal(struct nodes *nodes, int node, unsigned events) IN_BROKER_THREAD;
 bool nodes_may_vote(const struct nodes *nodes, int node, hf_time now) IN_BROKER_THREAD;
+/* By its last answer it is of the record that this host goes by. */
+bool nodes_has_our_record(const struct nodes *nodes, int node) IN_BROKER_THREAD;
 /* How many servers vote. */
 int nodes_voting(const struct nodes *nodes, hf_time now) IN_BROKER_THREAD;
 /* It may be asked for a vote, but could not give one: it refuses writes. */
