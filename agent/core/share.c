@@ -1,5 +1,6 @@
 #include "agent/core/share.h"
 
+#include "agent/core/bucket.h"
 #include "shm/assert.h"
 
 unsigned share_of(const struct shares *s, uint32_t who)
@@ -12,14 +13,7 @@ unsigned share_of(const struct shares *s, uint32_t who)
 
 bool share_take(struct shares *s, unsigned share, unsigned burst, hf_dur each, hf_time now)
 {
-    hf_time *used_to, next;
-
     hf_assert(share < SHARES && burst >= 1 && each.ns > 0, "share %u, burst %u, each %lld", share,
               burst, (long long)each.ns);
-    used_to = &s->used_to[share];
-    next = hf_time_add(hf_time_max(*used_to, now), each);
-    if (hf_time_since(next, now).ns > (int64_t)burst * each.ns)
-        return false;
-    *used_to = next;
-    return true;
+    return bucket_take(&s->used_to[share], each, burst, now);
 }

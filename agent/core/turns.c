@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 
+#include "agent/core/bucket.h"
 #include "shm/assert.h"
 
 #define BURST 20 /* at once: this part of what one second allows */
@@ -22,7 +23,7 @@ void turns_init(struct turns *t, uint32_t per_second)
 
 hf_time turns_next(const struct turns *t, hf_time now)
 {
-    return hf_time_max(now, hf_time_sub(hf_time_max(t->spent, now), t->ahead));
+    return bucket_next(t->spent, t->ahead, now);
 }
 
 bool turns_wanted(const struct turns *t)
@@ -75,5 +76,5 @@ struct turns_want *turns_take(struct turns *t)
 void turns_spend(struct turns *t, uint32_t commands, hf_time now)
 {
     hf_assert(t->each.ns > 0, "commands %u", (unsigned)commands);
-    t->spent = hf_time_add(hf_time_max(t->spent, now), hf_ns(t->each.ns * commands));
+    bucket_use(&t->spent, hf_ns(t->each.ns * commands), now);
 }

@@ -579,20 +579,20 @@ static void a_user_asks_so_much_a_second(void **state)
     (void)state;
     config.requests_per_uid = 100;
     while (user_may_ask(clients, u, its_time)) {
-        user_asked(clients, u);
+        user_asked(clients, u, its_time);
         taken++;
     }
     assert_in_range(taken, 25, 27);
     for (int i = 0; i < 100; i++) {
         pass(100);
         for (; user_may_ask(clients, u, its_time); taken++)
-            user_asked(clients, u);
+            user_asked(clients, u, its_time);
     }
     assert_in_range(taken, 1025, 1027);
     /* What was not asked for is not saved up. */
     pass(60000);
     for (taken = 0; user_may_ask(clients, u, its_time); taken++)
-        user_asked(clients, u);
+        user_asked(clients, u, its_time);
     assert_in_range(taken, 25, 27);
 }
 

@@ -283,7 +283,7 @@ static enum served session_serve(struct session *s, hf_time now) IN_BROKER_THREA
         if (rc == 0)
             return SERVED_ALL;
         clients->in_vain = false;
-        user_asked(clients, s->user);
+        user_asked(clients, s->user, now);
         session_enliven(s, now);
         /* The request may have freed `s`: then it is not the first any more. */
         clients->owner.request(clients->owner.arg, s, &q);

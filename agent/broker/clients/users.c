@@ -8,6 +8,7 @@
 
 #include "agent/base/log.h"
 #include "agent/broker/clients/clients.h"
+#include "agent/core/bucket.h"
 #include "shm/status.h"
 
 /* Connections beyond clients_per_uid that may stay until their hello, to be told why they are refused. */
@@ -87,25 +88,14 @@ static void say_kept(const struct user *u, char *text, size_t size)
         *text = '\0';
 }
 
-/* Counts one more of those that may come every `each` ns in the long run, and within `at_once` ns of it at once. */
-static bool is_in_time(hf_time *until, hf_time now, int64_t each, int64_t at_once)
-{
-    if (hf_time_before(*until, now))
-        *until = now;
-    if (hf_time_since(*until, now).ns >= at_once)
-        return false;
-    *until = hf_time_add(*until, hf_ns(each));
-    return true;
-}
-
 bool user_may_connect(const struct clients *clients, struct user *u, uint32_t strangers,
                       hf_time now)
 {
     uint32_t most = clients->config->clients_per_uid, all = clients->config->clients_max;
-    const int64_t each = HF_NS_PER_SEC / CONNECTS_PER_S;
 
-    if (!user_is_trusted(u) && !is_in_time(&u->connected_until, now, each,
-                                           each * (CONNECTS_PER_S + (int64_t)(most ? most : all))))
+    if (!user_is_trusted(u) &&
+        !bucket_take(&u->connected_until, hf_ns(HF_NS_PER_SEC / CONNECTS_PER_S),
+                     CONNECTS_PER_S + (int64_t)(most ? most : all), now))
         return false;
     /* A quarter of these, too, is for root and the agent's user. */
     if (clients->session_count + clients->kept_count >=
@@ -151,12 +141,10 @@ int user_judge_rate(const struct clients *clients, struct user *u, hf_time now, 
                     size_t size)
 {
     const struct config *c = clients->config;
-    const int64_t each = HF_NS_PER_SEC / ATTACHES_PER_S;
-    const int64_t at_once = each * (c->clients_per_uid ? c->clients_per_uid : c->clients_max);
 
-    if (user_is_trusted(u))
-        return HF_OK;
-    if (is_in_time(&u->attached_until, now, each, at_once))
+    if (user_is_trusted(u) ||
+        bucket_take(&u->attached_until, hf_ns(HF_NS_PER_SEC / ATTACHES_PER_S),
+                    c->clients_per_uid ? c->clients_per_uid : c->clients_max, now))
         return HF_OK;
     snprintf(text, size, "user %" PRIu32 " attaches more than %d times a second; try again later",
              u->uid, ATTACHES_PER_S);
@@ -172,11 +160,7 @@ bool user_may_ask(const struct clients *clients, struct user *u, hf_time now)
 {
     uint32_t rate = clients->config->requests_per_uid;
 
-    if (!rate)
-        return true;
-    if (hf_time_before(u->paid_until, now))
-        u->paid_until = now;
-    if (hf_time_since(u->paid_until, now).ns <= BURST)
+    if (!rate || hf_time_reached(now, bucket_next(u->paid_until, hf_ns(BURST), now)))
         return true;
     if (hf_time_reached(now, u->tell_again)) {
         log_warn("user %" PRIu32 " asks for more than %" PRIu32
@@ -187,12 +171,12 @@ bool user_may_ask(const struct clients *clients, struct user *u, hf_time now)
     return false;
 }
 
-void user_asked(const struct clients *clients, struct user *u)
+void user_asked(const struct clients *clients, struct user *u, hf_time now)
 {
     uint32_t rate = clients->config->requests_per_uid;
 
     if (rate)
-        u->paid_until = hf_time_add(u->paid_until, hf_ns(HF_NS_PER_SEC / rate));
+        bucket_use(&u->paid_until, hf_ns(HF_NS_PER_SEC / rate), now);
 }
 
 static uint64_t places_of_others(const struct clients *clients, const struct user *u)

@@ -45,7 +45,7 @@ int user_judge_rate(const struct clients *clients, struct user *u, hf_time now, 
                     size_t size);
 /* Whether it may make one more request now; if so user_asked() follows, before the next. */
 bool user_may_ask(const struct clients *clients, struct user *u, hf_time now);
-void user_asked(const struct clients *clients, struct user *u);
+void user_asked(const struct clients *clients, struct user *u, hf_time now);
 bool user_may_hold(const struct clients *clients, const struct user *u);
 void user_say_held(const struct clients *clients, const struct user *u, char *text, size_t size);
 /* One more acquire, with a name and note of so many units. HF_ELIMIT with the limit's name. */
