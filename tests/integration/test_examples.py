@@ -636,7 +636,7 @@ def reset_fleet(run):
             time.sleep(1.02 * 2 + 1)
     holder = run.holder(hosts[0].agent)
     holder.acquire("job", 0, 5000)
-    assert run.nodes[0].get("new:job")
+    wait_until(lambda: run.nodes[0].get("new:job"), what="the key has the new format")
     assert run.holdfast("run", "-n", "job", "true", agent=hosts[1].agent).rc == 75
     holder.release()
     for host in hosts:

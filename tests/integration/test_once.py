@@ -557,6 +557,10 @@ def wait_up(run, agent, *nodes):
         wait_node(run, node.id, agent, state="up")
 
 
+def scripts(node):
+    return int(re.search(r"cmdstat_evalsha:calls=(\d+)", node.cmd("INFO", "commandstats").decode()).group(1))
+
+
 @scenario("of two nodes that are left one is an hour behind, and the agent is new: no start in the period of the run before, and the node is named")
 def clock_behind(run):
     short = {"ttl": "2s", "options": ("--ttl-max", "2s")}
@@ -568,11 +572,13 @@ def clock_behind(run):
     dead.kill()
     new = run.agent("b", fresh=False, **short)
     wait_up(run, new, behind, right)
+    before = scripts(right)
     starts = [run.start_holdfast("run", "-v", "--once-per", "30m", name, "--", "true", agent=at)
               for name, at in (("job", new), ("other", agent))]
     for start in starts:
         assert start.wait() == 69 and not has_run(start), start.err
         assert re.search(rf"node {behind.id}'s clock is 3[56]\d\d\.\d s behind; correct that server's clock", start.err), start.err
+    assert scripts(right) - before < 400, "asked without a pause"
     dead.start()
     wait_up(run, new, dead)
     done = run.holdfast("run", "-v", "--once-per", "30m", "job", "--", "true", agent=new)

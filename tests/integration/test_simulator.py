@@ -13,7 +13,7 @@ from rig import BUILD, SANITIZE, main, scenario, skip  # noqa: E402
 
 SIM = BUILD / "tests" / "sim"
 SEEDS = pathlib.Path(__file__).resolve().parent.parent / "sim" / "seeds.txt"
-SCHEDULES = 100 if SANITIZE else 100_000 if os.environ.get("HOLDFAST_FULL") else 4_000 if os.environ.get("HOLDFAST_ONE_RUN") else 10_000
+SCHEDULES = 100 if SANITIZE else 100_000 if os.environ.get("HOLDFAST_FULL") else 2_500 if os.environ.get("HOLDFAST_ONE_RUN") else 10_000
 SEED = os.environ.get("HOLDFAST_SEED", "1")
 JOBS = os.cpu_count() or 2
 

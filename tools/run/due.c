@@ -11,14 +11,14 @@
 #define NODES_NS (5000 * NS_PER_MS)
 #define AGAIN_MS 200
 
-/* Before the nodes are asked again. False: a signal came, of which the outer guardian tells, or that one is gone. */
+/* Before the nodes are asked again. False: a signal came, of which the outer guardian tells, or that one is gone. (!) The client's
+ * events do not end it: each answer is one. */
 static bool due_pause(const struct guardian *g)
 {
     struct pollfd fds[] = {
         {.fd = g->plan->signals->fd, .events = POLLIN},
         {.fd = g->link_fd, .events = POLLIN},
         {.fd = g->peer_fd, .events = POLLIN},
-        {.fd = hf_fd(g->hold.client), .events = POLLIN},
     };
 
     (void)poll(fds, sizeof(fds) / sizeof(fds[0]), AGAIN_MS);
