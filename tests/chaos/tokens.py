@@ -35,7 +35,8 @@ def parse(text):
         if command.startswith("EVAL"):
             of_it = of_script(at_s, words)
             found += of_it
-            tokens, tried = {told.key: told.token for told in of_it}, None
+            # A release makes a key that was only promised any more for a moment, and deletes it: so those who watch it hear.
+            tokens, tried = {told.key: told.token for told in of_it if told.what != "release"}, None
         elif source == "lua" and words[0] in tokens:
             if command == "SET":
                 found.append(Told(at_s, "set", words[1], words[0], 0))

@@ -178,6 +178,7 @@ def resurrected(_run):
     assert judged((0, "release"), (400, "take"), (401, "release")) == set(), "STALE"
     tried = ((0, "release"), (400, "take"), (400, "set"), (400, "in the way"))
     assert judged(*tried) == set(), "another's key was there"
+    assert judged((0, "release"), (400, "release"), (400, "set")) == set(), "for a millisecond, for those who watch it"
     assert judged((0, "release"), (400, "renew")) == set(), "it extended nothing"
     assert judged((0, "release"), (400, "renew"), (400, "extend")) == {"P4"}
     assert judged((400, "renew"), (400, "extend"), (401, "release")) == set(), "it had waited in the node"
