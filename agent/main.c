@@ -47,7 +47,7 @@ enum exit_code {
     EXIT_CONFIG = 78,      /* too few descriptors for any client */
 };
 
-static int exit_code_of(int status)
+static int main_exit_code_of(int status)
 {
     switch (status) {
     case HF_OK:
@@ -79,7 +79,7 @@ struct start {
 };
 
 /* An agent that starts again is confined already. */
-static void confine_once(const struct start *s)
+static void main_confine_once(const struct start *s)
 {
     const struct confine c = {.base = s->singleton.base,
                               .dir = s->singleton.dir,
@@ -96,14 +96,14 @@ static void confine_once(const struct start *s)
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
-static void stop_renewal(struct agent *agent) IN_MAIN_THREAD
+static void main_stop_renewal(struct agent *agent) IN_MAIN_THREAD
 {
     mailbox_post(&agent->to_renewal, message_new(MSG_STOP));
     renewal_join(agent->renewal);
 }
 
-static int start_threads(struct agent *agent, const char *dir, struct reload *reload,
-                         struct control *control) IN_MAIN_THREAD
+static int main_start_threads(struct agent *agent, const char *dir, struct reload *reload,
+                              struct control *control) IN_MAIN_THREAD
 {
     const char *what = "start the renewal thread";
     int rc = renewal_start(agent->renewal);
@@ -127,24 +127,24 @@ error_control:
     hf_table_set_state(&agent->table, HF_TABLE_STOPPED);
     control_close(control);
 error_renewal:
-    stop_renewal(agent);
+    main_stop_renewal(agent);
 error:
     log_error("cannot %s in %s: %s", what, dir,
               rc == HF_ESYS ? strerror(errno) : hf_status_text(rc));
     return rc;
 }
 
-static void *do_nothing(void *arg)
+static void *main_do_nothing(void *arg)
 {
     return arg;
 }
 
 /* (!) liburcu starts the thread that frees leases with the first of them, and aborts if the host has no thread left: so it is started
  * where there was one a moment ago, and before anything depends on this agent. */
-static int start_freeing(void)
+static int main_start_freeing(void)
 {
     pthread_t probe;
-    int rc = thread_start("freeing", do_nothing, NULL, &probe);
+    int rc = thread_start("freeing", main_do_nothing, NULL, &probe);
 
     if (rc < 0)
         return rc;
@@ -154,7 +154,7 @@ static int start_freeing(void)
 }
 
 /* Runs until a signal ends it. */
-static int serve(struct agent *agent, const char *dir, struct start *start) IN_MAIN_THREAD
+static int main_serve(struct agent *agent, const char *dir, struct start *start) IN_MAIN_THREAD
 {
     struct reload *reload = NULL;
     int rc, signals = supervise_signals();
@@ -163,7 +163,7 @@ static int serve(struct agent *agent, const char *dir, struct start *start) IN_M
         log_error("no signalfd: %s", strerror(errno));
         return HF_ESYS;
     }
-    rc = start_freeing();
+    rc = main_start_freeing();
     if (rc < 0) {
         log_error("cannot start a thread in %s: %s", dir, strerror(errno));
         goto error_signals;
@@ -180,7 +180,7 @@ static int serve(struct agent *agent, const char *dir, struct start *start) IN_M
     rc = broker_create(agent, &agent->broker);
     if (rc < 0)
         goto error_renewal;
-    rc = start_threads(agent, dir, reload, &start->control);
+    rc = main_start_threads(agent, dir, reload, &start->control);
     if (rc < 0)
         goto error_broker;
     thread_role_now = THREAD_ROLE_MAIN;
@@ -196,7 +196,7 @@ static int serve(struct agent *agent, const char *dir, struct start *start) IN_M
         control_pause(&start->control);
     else
         control_close(&start->control);
-    stop_renewal(agent);
+    main_stop_renewal(agent);
     thread_role_now = THREAD_ROLE_NONE;
 error_broker:
     broker_destroy(agent->broker);
@@ -212,7 +212,7 @@ error_signals:
 }
 
 /* Of the agent before this one, which may have been another program's. */
-static void say_last_words(const struct hf_table_header *header)
+static void main_say_last_words(const struct hf_table_header *header)
 {
     struct hf_last_words words;
 
@@ -222,7 +222,7 @@ static void say_last_words(const struct hf_table_header *header)
 }
 
 /* The agent, from its files to their end, under the singleton's lock. Returns the exit code. */
-static int run(struct start *s)
+static int main_run(struct start *s)
 {
     const char *dir = s->singleton.dir;
     struct agent agent = {.config = s->now,
@@ -238,7 +238,7 @@ static int run(struct start *s)
     rcu_register_thread();
     if (s->now->lock_memory && !s->began.again && real_time_lock_memory(why, sizeof(why)) < 0)
         log_warn("%s; the agent goes on without it", why);
-    confine_once(s);
+    main_confine_once(s);
     agent.clock = s->host->clock;
     memcpy(agent.host, s->host->name, sizeof(agent.host));
     snprintf(agent.socket_path, sizeof(agent.socket_path), "%.590s/sock", dir);
@@ -252,8 +252,8 @@ static int run(struct start *s)
         s->refused = !s->began.again && (rc == HF_ETABLE || rc == HF_EPERM || rc == HF_EBUSY);
     } else {
         failure_into(agent.table.header);
-        say_last_words(agent.table.header);
-        rc = serve(&agent, dir, s);
+        main_say_last_words(agent.table.header);
+        rc = main_serve(&agent, dir, s);
         failure_into(NULL);
         s->left = stores_close(&agent);
     }
@@ -261,12 +261,12 @@ static int run(struct start *s)
     s->shown = agent.fleet_shown;
     fleet_board_fini(&agent.fleet_board);
     rcu_unregister_thread();
-    return exit_code_of(rc);
+    return main_exit_code_of(rc);
 }
 
 /* (!) An agent goes by one record of the fleet from its start to its end (agent/core/fleet.h). It starts again under the same
  * lock, with the configuration that was in force: a file that is being edited does not end it. */
-static int run_by_records(struct start *s)
+static int main_run_by_records(struct start *s)
 {
     int code;
 
@@ -275,7 +275,7 @@ static int run_by_records(struct start *s)
         fleet_start(s->now, s->singleton.dir, &s->host->clock);
         config_bound_clients(s->now, s->began.descriptors);
         s->again = false;
-        code = run(s);
+        code = main_run(s);
         s->began.again = true;
         s->config->reset_fleet = s->config->assume_fresh = false;
     } while (s->again && code == EXIT_SUCCESS);
@@ -291,18 +291,18 @@ static int run_by_records(struct start *s)
 }
 
 /* Its nodes are its own, and so is its fleet. */
-static int run_dev(void *arg)
+static int main_run_dev(void *arg)
 {
     struct start *s = arg;
 
     *s->now = *s->config;
     config_bound_clients(s->now, s->began.descriptors);
-    return run(s);
+    return main_run(s);
 }
 
 /* A service manager starts the agent again at once, for leases lapse meanwhile. Where something is in its way (a table or a
  * directory of somebody else, another agent) that would be ten starts a second, and as many lines in the log. */
-static void hold_back(void)
+static void main_hold_back(void)
 {
     const struct timespec pause = {.tv_sec = HOLD_BACK_S};
     sigset_t ends;
@@ -317,7 +317,8 @@ static void hold_back(void)
     (void)sigtimedwait(&ends, NULL, &pause);
 }
 
-static int start(struct config *config, const struct host *host, const struct reload_start *began)
+static int main_start(struct config *config, const struct host *host,
+                      const struct reload_start *began)
 {
     static struct config now; /* as in main() */
     struct start s = {.config = config,
@@ -338,25 +339,25 @@ static int start(struct config *config, const struct host *host, const struct re
     }
     dev_clean(s.singleton.dir);
     if (config->ephemeral)
-        rc = dev_run(config, s.singleton.dir, run_dev, &s, &code, why, sizeof(why));
+        rc = dev_run(config, s.singleton.dir, main_run_dev, &s, &code, why, sizeof(why));
     else
-        code = run_by_records(&s);
+        code = main_run_by_records(&s);
     singleton_release(&s.singleton, !s.left);
     if (rc < 0)
         goto error;
     if (s.refused)
-        hold_back();
+        main_hold_back();
     return code;
 
 error:
     log_error("%s", why);
     if (rc == HF_EBUSY || rc == HF_EPERM)
-        hold_back();
-    return exit_code_of(rc);
+        main_hold_back();
+    return main_exit_code_of(rc);
 }
 
 /* The first fault: --check-config tells all of them. */
-static void say_fault(const struct config_report *report, int rc)
+static void main_say_fault(const struct config_report *report, int rc)
 {
     char text[sizeof(report->file) + sizeof(report->faults[0].text)];
     int more = report->fault_count - 1;
@@ -393,7 +394,7 @@ int main(int argc, char **argv)
     log_init(config.log_level);
     failure_hear();
     if (rc < 0) {
-        say_fault(&report, rc);
+        main_say_fault(&report, rc);
         return report.exit;
     }
     if (host_read(&host, why, sizeof(why)) < 0) {
@@ -430,5 +431,5 @@ int main(int argc, char **argv)
                  " clients, fewer than clients_max; raise LimitNOFILE= in the unit, or ulimit -n",
                  config.clients_max);
     supervise_block_signals();
-    return start(&config, &host, &began);
+    return main_start(&config, &host, &began);
 }

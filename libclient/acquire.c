@@ -30,7 +30,7 @@ int hfc_name_check(const hf_client *client, const void *name, size_t name_len)
 }
 
 /* Options must be off that only later versions know. */
-static bool is_empty(const uint8_t *bytes, size_t count)
+static bool acquire_is_empty(const uint8_t *bytes, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (bytes[i])
@@ -43,7 +43,8 @@ int hfc_acquire_check(const struct hf_acquire_options *options)
     if (!options || options->size < sizeof(*options))
         return hfc_fail(HF_EINVAL, "begin with struct hf_acquire_options o = "
                                    "HF_ACQUIRE_OPTIONS_INIT, which sets its size");
-    if (!is_empty((const uint8_t *)options + sizeof(*options), options->size - sizeof(*options)))
+    if (!acquire_is_empty((const uint8_t *)options + sizeof(*options),
+                          options->size - sizeof(*options)))
         return hfc_fail(
             HF_EINVAL,
             "link a newer library: the options have fields that this one (%s) does not know",
@@ -62,7 +63,7 @@ int hfc_acquire_check(const struct hf_acquire_options *options)
     return HF_OK;
 }
 
-static int check(const struct hf_acquire_options *options)
+static int acquire_check(const struct hf_acquire_options *options)
 {
     int status = hfc_acquire_check(options);
 
@@ -72,7 +73,7 @@ static int check(const struct hf_acquire_options *options)
 /* --- waiting for oneself ----------------------------------------------------------------------- */
 
 /* A number that no other thread of this process has, nor will have. */
-static uint64_t this_thread(void)
+static uint64_t acquire_this_thread(void)
 {
     static _Atomic uint64_t last;
     static _Thread_local uint64_t number;
@@ -83,7 +84,7 @@ static uint64_t this_thread(void)
 }
 
 /* Most names are not held by this process: then nothing is walked over. */
-static bool may_be_own(hf_client *client, const struct hf_name *name) REQUIRES(hfc_locked)
+static bool acquire_may_be_own(hf_client *client, const struct hf_name *name) REQUIRES(hfc_locked)
 {
     struct hf_slot_view slot;
 
@@ -93,15 +94,15 @@ static bool may_be_own(hf_client *client, const struct hf_name *name) REQUIRES(h
                                                         name->len, &slot) != HF_ENOTHELD;
 }
 
-static bool is_own(hf_client *client, const struct hf_name *name) REQUIRES(hfc_locked)
+static bool acquire_is_own(hf_client *client, const struct hf_name *name) REQUIRES(hfc_locked)
 {
     struct hfc_lease *lease;
     struct hf_slot_view slot;
 
-    if (!may_be_own(client, name))
+    if (!acquire_may_be_own(client, name))
         return false;
     TAILQ_FOREACH (lease, &client->leases, link)
-        if (lease->thread == this_thread() && hf_held(&lease->handle) &&
+        if (lease->thread == acquire_this_thread() && hf_held(&lease->handle) &&
             hf_slot_read_named(&lease->map->table, lease->slot, name->bytes, name->len, &slot) ==
                 HF_OK)
             return true;
@@ -114,7 +115,7 @@ int hfc_acquire_check_own(hf_client *client, const struct hf_acquire_options *op
     if (options->wait_ms == 0)
         return HF_OK;
     for (size_t i = 0; i < count; i++) {
-        if (!is_own(client, &names[i]))
+        if (!acquire_is_own(client, &names[i]))
             continue;
         hfc_keep_index((int)i);
         return hfc_fail(HF_EDEADLK, "this thread holds the lock by this client and would wait for "
@@ -125,12 +126,13 @@ int hfc_acquire_check_own(hf_client *client, const struct hf_acquire_options *op
 
 void hfc_acquire_of_thread(hf_op *op)
 {
-    op->thread = this_thread();
+    op->thread = acquire_this_thread();
 }
 
 /* --- the result --------------------------------------------------------------------------- */
 
-static void note_grant(hf_op *op, const struct hf_completion_entry *entry) REQUIRES(hfc_locked)
+static void acquire_note_grant(hf_op *op, const struct hf_completion_entry *entry)
+    REQUIRES(hfc_locked)
 {
     bool run = op->entry.flags & HF_REQ_RUN;
     int status;
@@ -149,10 +151,11 @@ static void note_grant(hf_op *op, const struct hf_completion_entry *entry) REQUI
                   status == HF_ELOST ? "granted, and lost before it could be used" : "");
 }
 
-static void answered(hf_op *op, const struct hf_completion_entry *entry) REQUIRES(hfc_locked)
+static void acquire_answered(hf_op *op, const struct hf_completion_entry *entry)
+    REQUIRES(hfc_locked)
 {
     if (entry->status == HF_OK)
-        note_grant(op, entry);
+        acquire_note_grant(op, entry);
     else
         hfc_op_answered(op, entry);
 }
@@ -206,14 +209,14 @@ static int acquire_result(hf_op *op, hf_lease **ret_lease) REQUIRES(hfc_locked)
 static const struct hfc_kind acquire_kind = {
     .wire_op = HF_OP_ACQUIRE,
     .revocable = true,
-    .answered = answered,
+    .answered = acquire_answered,
     .cancel = hfc_acquire_cancel,
     .result = acquire_result,
 };
 
 /* --- the request ----------------------------------------------------------------------------- */
 
-static void set_patience(hf_op *op, int64_t wait_ms, uint32_t ttl_ms) REQUIRES(hfc_locked)
+static void acquire_set_patience(hf_op *op, int64_t wait_ms, uint32_t ttl_ms) REQUIRES(hfc_locked)
 {
     int64_t third = (int64_t)(ttl_ms ? ttl_ms : op->client->welcome.ttl_ms) * HF_NS_PER_MS / 3;
 
@@ -260,7 +263,7 @@ int hfc_acquire_begin(hf_client *client, const struct hf_acquire_options *option
     }
     op->progress = options->progress;
     op->arg = options->arg;
-    set_patience(op, options->wait_ms, options->ttl_ms);
+    acquire_set_patience(op, options->wait_ms, options->ttl_ms);
     hfc_op_begin(op);
     *ret_op = op;
     return HF_OK;
@@ -275,7 +278,7 @@ int hf_acquire_with(hf_client *client, const struct hf_acquire_options *options,
     hfc_keep_conflict(NULL);
     hfc_keep_index(-1);
     if (status == HF_OK)
-        status = check(options);
+        status = acquire_check(options);
     if (status < 0)
         return status;
     if (!ret_lease)
@@ -322,7 +325,7 @@ int hf_acquire_start(hf_client *client, const struct hf_acquire_options *options
     int status = hfc_client_check(client);
 
     if (status == HF_OK)
-        status = check(options);
+        status = acquire_check(options);
     if (status < 0)
         return status;
     if (!ret_op)

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int place_fill(struct hfc_place *place, const struct hf_base *base, const char *name)
+static int path_place_fill(struct hfc_place *place, const struct hf_base *base, const char *name)
 {
     int len = snprintf(place->path, sizeof(place->path), "%s/%s/sock", base->dir, name);
 
@@ -31,7 +31,7 @@ static int place_fill(struct hfc_place *place, const struct hf_base *base, const
 }
 
 /* The directory of the socket has the agent's name. */
-static int place_from_path(struct hfc_place *place, const char *path)
+static int path_place_from_path(struct hfc_place *place, const char *path)
 {
     char name[HF_AGENT_NAME_MAX + 1];
     const char *end = strrchr(path, '/'), *start = end;
@@ -66,7 +66,7 @@ int hfc_places(const char *agent, struct hfc_place ret_places[HFC_PLACES_MAX], i
 
     agent = hf_agent_or_default(agent);
     if (strchr(agent, '/')) {
-        status = place_from_path(&ret_places[0], agent);
+        status = path_place_from_path(&ret_places[0], agent);
         if (status == HF_OK)
             *ret_count = 1;
         return status;
@@ -75,7 +75,7 @@ int hfc_places(const char *agent, struct hfc_place ret_places[HFC_PLACES_MAX], i
     if (count < 0)
         return hfc_fail(count, "use a shorter runtime directory: its path is too long");
     for (int i = 0; i < count; i++) {
-        status = place_fill(&ret_places[i], &bases[i], agent);
+        status = path_place_fill(&ret_places[i], &bases[i], agent);
         if (status < 0)
             return status;
     }

@@ -46,7 +46,7 @@ static int client_new(uint32_t role, const uint8_t *cookie, hf_client **ret_clie
 }
 
 /* Too many connect just now to an agent that works. `since_ns`: when we began. */
-static bool is_crowded(hf_client *client, int64_t since_ns) REQUIRES(hfc_locked)
+static bool client_is_crowded(hf_client *client, int64_t since_ns) REQUIRES(hfc_locked)
 {
     int64_t now = hfc_now();
 
@@ -56,7 +56,7 @@ static bool is_crowded(hf_client *client, int64_t since_ns) REQUIRES(hfc_locked)
 
 /* Waits for the welcome. An agent that cannot admit us just now, as when all programs of a host start at
  * once, is asked again until that has taken too long. */
-static int attach(hf_client *client, const struct hfc_place *place) REQUIRES(hfc_locked)
+static int client_attach(hf_client *client, const struct hfc_place *place) REQUIRES(hfc_locked)
 {
     int64_t until_ns = hfc_now() + HFC_WELCOME_NS;
     bool interrupted;
@@ -72,7 +72,7 @@ static int attach(hf_client *client, const struct hfc_place *place) REQUIRES(hfc
             interrupted = hfc_sleep(client, 0, client->hello_until_ns);
             hfc_link_drive(client);
         }
-    } while (!interrupted && is_crowded(client, until_ns - HFC_WELCOME_NS));
+    } while (!interrupted && client_is_crowded(client, until_ns - HFC_WELCOME_NS));
     client->connect_until_ns = 0;
     return client->link != HFC_LINK_UP && interrupted ? HF_EINTR : client->link_status;
 }
@@ -88,7 +88,7 @@ int hfc_client_open(const struct hfc_place *places, int count, uint32_t role, co
     hfc_lock(client);
     for (int i = 0; i < count; i++) {
         errno = 0;
-        status = attach(client, &places[i]);
+        status = client_attach(client, &places[i]);
         /* The next place is tried only if there is no socket at all: clients of an agent that is
          * away for a moment must not go to another agent. */
         if (status != HF_ENOAGENT || (errno != ENOENT && errno != ENOTDIR))
@@ -162,7 +162,7 @@ int hfc_connect_judge(hf_client *client)
             return HF_EPENDING;
         if (client->link == HFC_LINK_DOWN && client->last_try_ns < client->started_ns)
             return HF_EPENDING; /* the next try is not due */
-        /* As in attach(): the next place only if there is no socket at all. */
+        /* As in client_attach(): the next place only if there is no socket at all. */
         if (client->link == HFC_LINK_DOWN && client->link_status == HF_ENOAGENT &&
             (error == ENOENT || error == ENOTDIR) && client->places_left > 1) {
             client->places_left--;
@@ -170,7 +170,7 @@ int hfc_connect_judge(hf_client *client)
             client->next_try_ns = INT64_MIN;
             continue;
         }
-        if (is_crowded(client, client->started_ns)) {
+        if (client_is_crowded(client, client->started_ns)) {
             client->last_try_ns = INT64_MIN;
             return HF_EPENDING;
         }
@@ -197,7 +197,7 @@ int hf_connect_result(hf_client *client)
 
 /* In a forked child: descriptors and memory only. The rings are not mapped here, and the lock may
  * have been held by a thread that does not exist. */
-static void forget(hf_client *client) NO_THREAD_SAFETY
+static void client_forget(hf_client *client) NO_THREAD_SAFETY
 {
     struct hfc_session *session = client->session;
 
@@ -212,7 +212,7 @@ static void forget(hf_client *client) NO_THREAD_SAFETY
 }
 
 /* A lease whose end the agent has not heard of yet. */
-static bool owes_a_word(hf_client *client) REQUIRES(hfc_locked)
+static bool client_owes_a_word(hf_client *client) REQUIRES(hfc_locked)
 {
     struct hfc_lease *lease;
 
@@ -224,11 +224,11 @@ static bool owes_a_word(hf_client *client) REQUIRES(hfc_locked)
 
 /* An agent that is just restarting would keep the leases for as long as this process lives: it gets
  * a moment to come back and see the socket close. */
-static void reach_agent(hf_client *client) REQUIRES(hfc_locked)
+static void client_reach_agent(hf_client *client) REQUIRES(hfc_locked)
 {
     int64_t until_ns = hfc_now() + HFC_GRACE_NS;
 
-    if (client->role != HF_ROLE_HOLDER || !owes_a_word(client))
+    if (client->role != HF_ROLE_HOLDER || !client_owes_a_word(client))
         return;
     hfc_turn_notice_end(client);
     while (client->link != HFC_LINK_UP && hfc_now() < until_ns &&
@@ -240,12 +240,12 @@ static void reach_agent(hf_client *client) REQUIRES(hfc_locked)
     }
 }
 
-static void farewell(hf_client *client)
+static void client_farewell(hf_client *client)
 {
     struct hfc_lease *lease;
 
     hfc_lock(client);
-    reach_agent(client);
+    client_reach_agent(client);
     TAILQ_FOREACH (lease, &client->leases, link)
         __atomic_store_n(&lease->handle.hf_private_generation, 0, __ATOMIC_RELEASE);
     if (client->session) {
@@ -270,9 +270,9 @@ void hf_disconnect(hf_client *client) NO_THREAD_SAFETY
     if (!client)
         return;
     if (hfc_is_forked(client))
-        forget(client);
+        client_forget(client);
     else
-        farewell(client);
+        client_farewell(client);
     hfc_file_close(&client->epoll);
     hfc_file_close(&client->timer);
     for (int i = 0; i < HF_GROUP_FDS; i++)

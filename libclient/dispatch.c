@@ -7,7 +7,7 @@
 #define LOOK_QUICK_NS 50000 /* a look at all leases that takes less is free */
 #define LOOK_PAUSE    20
 
-static int64_t ops_next(struct hfc_ops *list, int64_t next) REQUIRES(hfc_locked)
+static int64_t dispatch_ops_next(struct hfc_ops *list, int64_t next) REQUIRES(hfc_locked)
 {
     hf_op *op;
 
@@ -18,7 +18,8 @@ static int64_t ops_next(struct hfc_ops *list, int64_t next) REQUIRES(hfc_locked)
 }
 
 /* Leases with a callback come first and are checked each time. */
-static int64_t watched_next(hf_client *client, int64_t now, int64_t next) REQUIRES(hfc_locked)
+static int64_t dispatch_watched_next(hf_client *client, int64_t now, int64_t next)
+    REQUIRES(hfc_locked)
 {
     struct hfc_lease *lease;
 
@@ -36,7 +37,7 @@ static int64_t watched_next(hf_client *client, int64_t now, int64_t next) REQUIR
 /* The earliest end of a validity. There may be a million leases, and renewals only move it later: so
  * all are checked when the end found last has passed, and after nudges, since an end may have moved
  * earlier; a long check takes at most a twentieth of the time. */
-static int64_t leases_next(hf_client *client, int64_t now) REQUIRES(hfc_locked)
+static int64_t dispatch_leases_next(hf_client *client, int64_t now) REQUIRES(hfc_locked)
 {
     struct hfc_lease *lease;
     int64_t next = HFC_NEVER, spent;
@@ -59,7 +60,7 @@ static int64_t leases_next(hf_client *client, int64_t now) REQUIRES(hfc_locked)
 }
 
 /* The next instant at which hf_dispatch() has something to do without a nudge. */
-static void timer_update(hf_client *client, int64_t now) REQUIRES(hfc_locked)
+static void dispatch_timer_update(hf_client *client, int64_t now) REQUIRES(hfc_locked)
 {
     int64_t next = HFC_NEVER;
 
@@ -74,15 +75,15 @@ static void timer_update(hf_client *client, int64_t now) REQUIRES(hfc_locked)
     hfc_poll_again(client);
     if (client->unwatched)
         next = hfc_min(next, now + HFC_UNWATCHED_NS);
-    next = watched_next(client, now, hfc_min(next, leases_next(client, now)));
-    next = ops_next(&client->flying, next);
-    next = ops_next(&client->queued, next);
-    next = ops_next(&client->wholes, next);
+    next = dispatch_watched_next(client, now, hfc_min(next, dispatch_leases_next(client, now)));
+    next = dispatch_ops_next(&client->flying, next);
+    next = dispatch_ops_next(&client->queued, next);
+    next = dispatch_ops_next(&client->wholes, next);
     hfc_timer_set(client, next);
 }
 
 /* Nudges say nothing but "look". */
-static void eat_nudges(hf_client *client) REQUIRES(hfc_locked)
+static void dispatch_eat_nudges(hf_client *client) REQUIRES(hfc_locked)
 {
     char byte[8];
 
@@ -91,7 +92,7 @@ static void eat_nudges(hf_client *client) REQUIRES(hfc_locked)
             client->nudged = true;
 }
 
-static void expire_all(struct hfc_ops *list, int64_t now) REQUIRES(hfc_locked)
+static void dispatch_expire_all(struct hfc_ops *list, int64_t now) REQUIRES(hfc_locked)
 {
     hf_op *op, *next;
 
@@ -104,7 +105,7 @@ static void expire_all(struct hfc_ops *list, int64_t now) REQUIRES(hfc_locked)
 
 /* One callback, without the lock; false when none is due. The list is walked anew each time, since
  * anything may have changed meanwhile. */
-static bool report_change(hf_client *client) REQUIRES(hfc_locked)
+static bool dispatch_report_change(hf_client *client) REQUIRES(hfc_locked)
 {
     struct hfc_lease *lease;
 
@@ -129,7 +130,7 @@ static bool report_change(hf_client *client) REQUIRES(hfc_locked)
     return false;
 }
 
-static bool report_progress(hf_client *client) REQUIRES(hfc_locked)
+static bool dispatch_report_progress(hf_client *client) REQUIRES(hfc_locked)
 {
     hf_op *op;
 
@@ -158,19 +159,19 @@ int hf_dispatch(hf_client *client)
     if (client->timer.fd >= 0)
         (void)!read(client->timer.fd, &expirations, sizeof(expirations));
     hfc_turn_notice_end(client);
-    eat_nudges(client);
+    dispatch_eat_nudges(client);
     (void)hfc_turn(client);
     (void)hfc_connect_judge(client);
     now = hfc_now();
-    expire_all(&client->queued, now);
-    expire_all(&client->flying, now);
-    expire_all(&client->wholes, now); /* they depend on the results of their parts */
+    dispatch_expire_all(&client->queued, now);
+    dispatch_expire_all(&client->flying, now);
+    dispatch_expire_all(&client->wholes, now); /* they depend on the results of their parts */
     /* A state may go back and forth meanwhile: hf_dispatch() must still return. */
-    for (int i = 0; i < 1000 && report_change(client); i++)
+    for (int i = 0; i < 1000 && dispatch_report_change(client); i++)
         ;
-    for (int i = 0; i < 1000 && report_progress(client); i++)
+    for (int i = 0; i < 1000 && dispatch_report_progress(client); i++)
         ;
-    timer_update(client, hfc_now());
+    dispatch_timer_update(client, hfc_now());
     hfc_unlock(client);
     return HF_OK;
 }
@@ -191,7 +192,7 @@ int hf_on_change(hf_lease *handle, hf_change_fn *fn, void *arg)
     lease->fn = fn;
     lease->arg = arg;
     lease->reported = HF_STATE_HELD;
-    timer_update(lease->client, hfc_now());
+    dispatch_timer_update(lease->client, hfc_now());
     hfc_unlock(lease->client);
     return HF_OK;
 }

@@ -3,7 +3,7 @@
 
 static const struct hfc_kind drain_kind = {.wire_op = HF_OP_DRAIN, .steady = true};
 
-static void fill(const struct hf_completion_entry *found, struct hf_drain_info *info)
+static void drain_fill(const struct hf_completion_entry *found, struct hf_drain_info *info)
 {
     *info = (struct hf_drain_info){.size = sizeof(*info),
                                    .was_drained = found->drained_before,
@@ -12,7 +12,7 @@ static void fill(const struct hf_completion_entry *found, struct hf_drain_info *
                                    .pid = found->holder.pid};
 }
 
-static int ask(hf_client *client, uint32_t flags, struct hf_drain_info *info)
+static int drain_ask(hf_client *client, uint32_t flags, struct hf_drain_info *info)
 {
     struct hf_completion_entry found = {.status = HF_OK};
     hf_op *op;
@@ -36,17 +36,17 @@ static int ask(hf_client *client, uint32_t flags, struct hf_drain_info *info)
     hfc_op_wait(op);
     status = hfc_op_close(op, op->status);
     if (status >= 0)
-        fill(&found, info);
+        drain_fill(&found, info);
     hfc_unlock(client);
     return status;
 }
 
 int hf_drain(hf_client *client, struct hf_drain_info *info)
 {
-    return ask(client, 0, info);
+    return drain_ask(client, 0, info);
 }
 
 int hf_undrain(hf_client *client, struct hf_drain_info *info)
 {
-    return ask(client, HF_REQ_UNDRAIN, info);
+    return drain_ask(client, HF_REQ_UNDRAIN, info);
 }

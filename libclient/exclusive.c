@@ -17,7 +17,7 @@
 /* By then it is known which slots are free. */
 #define TELL_AFTER_NS (100 * HF_NS_PER_MS)
 
-static void ask_slots(struct hfc_many *all) REQUIRES(hfc_locked)
+static void exclusive_ask_slots(struct hfc_many *all) REQUIRES(hfc_locked)
 {
     all->done = 0;
     all->trying = !all->waits;
@@ -27,7 +27,7 @@ static void ask_slots(struct hfc_many *all) REQUIRES(hfc_locked)
             return;
 }
 
-static void judge_gate(struct hfc_many *all, int64_t now_ns) REQUIRES(hfc_locked)
+static void exclusive_judge_gate(struct hfc_many *all, int64_t now_ns) REQUIRES(hfc_locked)
 {
     struct hfc_part *gate = all->gate;
 
@@ -35,7 +35,7 @@ static void judge_gate(struct hfc_many *all, int64_t now_ns) REQUIRES(hfc_locked
         return;
     if (gate->op->status == HF_OK) {
         hfc_many_keep(gate);
-        ask_slots(all);
+        exclusive_ask_slots(all);
     } else if (gate->op->status == HF_ELOST) { /* granted, and lost before we knew of it */
         hfc_many_begin_anew(all, now_ns);
     } else {
@@ -45,7 +45,7 @@ static void judge_gate(struct hfc_many *all, int64_t now_ns) REQUIRES(hfc_locked
 }
 
 /* How many of the slots others have, as far as was answered. */
-static unsigned count_others(const struct hfc_many *all) REQUIRES(hfc_locked)
+static unsigned exclusive_count_others(const struct hfc_many *all) REQUIRES(hfc_locked)
 {
     unsigned count = 0;
 
@@ -58,7 +58,7 @@ static unsigned count_others(const struct hfc_many *all) REQUIRES(hfc_locked)
 }
 
 /* Each is kept as it comes. A try is refused once all have been answered, so that it can say by how many. */
-static void judge_slots(struct hfc_many *all, int64_t now_ns) REQUIRES(hfc_locked)
+static void exclusive_judge_slots(struct hfc_many *all, int64_t now_ns) REQUIRES(hfc_locked)
 {
     struct hfc_part *failed = NULL;
     bool pending = false, lost = false;
@@ -83,7 +83,7 @@ static void judge_slots(struct hfc_many *all, int64_t now_ns) REQUIRES(hfc_locke
     if (lost) {
         hfc_many_begin_anew(all, now_ns);
     } else if (failed && (all->waits || !pending)) {
-        all->holders = count_others(all);
+        all->holders = exclusive_count_others(all);
         hfc_many_end(all, failed->op->status, failed);
     } else if (all->done == HF_SET_MAX) {
         hfc_many_finish(all, now_ns);
@@ -97,9 +97,9 @@ static void exclusive_step(struct hfc_many *all, int64_t now_ns) REQUIRES(hfc_lo
         return;
     }
     if (all->gate->lease) {
-        judge_slots(all, now_ns);
+        exclusive_judge_slots(all, now_ns);
     } else if (all->gate->op) {
-        judge_gate(all, now_ns);
+        exclusive_judge_gate(all, now_ns);
     } else if (all->waits && now_ns >= all->deadline_ns) {
         hfc_many_end(all, HF_ETIMEDOUT, NULL);
     } else if (now_ns >= all->resume_ns) {
@@ -108,8 +108,8 @@ static void exclusive_step(struct hfc_many *all, int64_t now_ns) REQUIRES(hfc_lo
     }
 }
 
-static int start(hf_client *client, const struct hf_acquire_options *options, hf_op **ret_op)
-    REQUIRES(hfc_locked)
+static int exclusive_start(hf_client *client, const struct hf_acquire_options *options,
+                           hf_op **ret_op) REQUIRES(hfc_locked)
 {
     struct hfc_many *all;
     int status = hfc_many_new(client, options, HF_EXCLUSIVE_LEASES, exclusive_step, &all);
@@ -139,7 +139,7 @@ int hf_acquire_exclusive(hf_client *client, const struct hf_acquire_options *opt
     if (!ret_leases)
         return hfc_fail(HF_EINVAL, "ret_leases is NULL");
     hfc_lock(client);
-    status = start(client, options, &op);
+    status = exclusive_start(client, options, &op);
     if (status == HF_OK) {
         hfc_op_wait(op);
         status = op->kind->result(op, ret_leases);
@@ -161,7 +161,7 @@ int hf_acquire_exclusive_start(hf_client *client, const struct hf_acquire_option
     if (!ret_op)
         return hfc_fail(HF_EINVAL, "ret_op is NULL");
     hfc_lock(client);
-    status = start(client, options, ret_op);
+    status = exclusive_start(client, options, ret_op);
     hfc_unlock(client);
     return status;
 }

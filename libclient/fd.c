@@ -28,7 +28,7 @@ void hfc_timer_pull(hf_client *client, int64_t at_ns)
         hfc_timer_set(client, at_ns);
 }
 
-static int add_socket(int epoll_fd, int sock)
+static int fd_add_socket(int epoll_fd, int sock)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP};
 
@@ -41,7 +41,7 @@ void hfc_poll_add(hf_client *client, int sock)
 {
     if (client->epoll.fd < 0)
         return;
-    client->unwatched = add_socket(client->epoll.fd, sock) < 0;
+    client->unwatched = fd_add_socket(client->epoll.fd, sock) < 0;
     if (client->unwatched)
         hfc_timer_pull(client, hfc_now() + HFC_UNWATCHED_NS);
 }
@@ -68,7 +68,8 @@ void hfc_poll_rings(hf_client *client)
 }
 
 /* 0, or -1 with errno. */
-static int make(const hf_client *client, int *ret_epoll_fd, int *ret_timer_fd) REQUIRES(hfc_locked)
+static int fd_make(const hf_client *client, int *ret_epoll_fd, int *ret_timer_fd)
+    REQUIRES(hfc_locked)
 {
     struct epoll_event event = {.events = EPOLLIN};
     int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -76,7 +77,7 @@ static int make(const hf_client *client, int *ret_epoll_fd, int *ret_timer_fd) R
 
     if (epoll_fd >= 0 && timer_fd >= 0 &&
         epoll_ctl(epoll_fd, EPOLL_CTL_ADD, timer_fd, &event) == 0 &&
-        (!client->session || add_socket(epoll_fd, client->session->sock.fd) == 0)) {
+        (!client->session || fd_add_socket(epoll_fd, client->session->sock.fd) == 0)) {
         *ret_epoll_fd = epoll_fd;
         *ret_timer_fd = timer_fd;
         return 0;
@@ -102,7 +103,7 @@ int hf_fd(hf_client *client)
         hfc_unlock(client);
         return epoll_fd;
     }
-    if (make(client, &epoll_fd, &timer_fd) < 0) {
+    if (fd_make(client, &epoll_fd, &timer_fd) < 0) {
         hfc_unlock(client);
         return hfc_fail(HF_ESYS, "no descriptor for the client's events: %m; raise %s",
                         errno == ENOSPC ? "fs.epoll.max_user_watches (sysctl)"

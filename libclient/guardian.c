@@ -32,7 +32,7 @@ int hf_lease_ticket(hf_lease *handle, struct hf_ticket *ret_ticket)
     return HF_OK;
 }
 
-static int check_tickets(const struct hf_ticket *tickets, size_t count)
+static int guardian_check_tickets(const struct hf_ticket *tickets, size_t count)
 {
     if (count == 0 || count > HF_EXCLUSIVE_LEASES)
         return hfc_fail(HF_EINVAL, "join 1 to %d leases at once, not %zu", HF_EXCLUSIVE_LEASES,
@@ -59,7 +59,7 @@ int hf_join_all(const struct hf_ticket *tickets, size_t count, hf_client **ret_c
 
     if (!tickets || !ret_client || !ret_leases)
         return hfc_fail(HF_EINVAL, "hf_join: an argument is NULL");
-    status = check_tickets(tickets, count);
+    status = guardian_check_tickets(tickets, count);
     if (status == HF_OK)
         status = hfc_places(tickets->path, places, &place_count);
     if (status < 0)
@@ -88,14 +88,14 @@ int hf_join(const struct hf_ticket *ticket, hf_client **ret_client, hf_lease **r
     return hf_join_all(ticket, 1, ret_client, ret_lease);
 }
 
-static void close_group(const int fds[HF_GROUP_FDS])
+static void guardian_close_group(const int fds[HF_GROUP_FDS])
 {
     for (int i = 0; i < HF_GROUP_FDS; i++)
         if (fds[i] >= 0)
             close(fds[i]);
 }
 
-static int open_group(int directory, int ret_fds[HF_GROUP_FDS])
+static int guardian_open_group(int directory, int ret_fds[HF_GROUP_FDS])
 {
     static const char *const names[HF_GROUP_FDS] = {
         [HF_FD_GROUP_KILL] = "cgroup.kill", [HF_FD_GROUP_FREEZE] = "cgroup.freeze"};
@@ -121,7 +121,7 @@ int hf_job_group(hf_client *client, int directory)
         return status;
     if (client->role != HF_ROLE_GUARDIAN)
         return hfc_fail(HF_EINVAL, "hf_job_group: this client was not made by hf_join()");
-    status = open_group(directory, fds);
+    status = guardian_open_group(directory, fds);
     hfc_lock(client);
     if (status == HF_OK && client->group[HF_FD_GROUP].fd >= 0)
         status = hfc_fail(HF_EINVAL, "hf_job_group: this client has a group already");
@@ -131,6 +131,6 @@ int hf_job_group(hf_client *client, int directory)
         hfc_link_tell_group(client);
     hfc_unlock(client);
     if (status < 0)
-        close_group(fds);
+        guardian_close_group(fds);
     return status;
 }

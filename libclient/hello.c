@@ -14,7 +14,7 @@
 #include "shm/version.h"
 
 /* A small file of /proc as a string; "" when it cannot be read. */
-static void read_proc(const char *path, char *text, size_t size)
+static void hello_read_proc(const char *path, char *text, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t len = fd < 0 ? 0 : read(fd, text, size - 1);
@@ -24,25 +24,25 @@ static void read_proc(const char *path, char *text, size_t size)
     text[len > 0 ? len : 0] = '\0';
 }
 
-static uint64_t own_timens(void)
+static uint64_t hello_own_timens(void)
 {
     struct stat st;
 
     return stat("/proc/self/ns/time", &st) == 0 ? st.st_ino : 0;
 }
 
-static void own_comm(char comm[HF_COMM_MAX + 1])
+static void hello_own_comm(char comm[HF_COMM_MAX + 1])
 {
     char text[64];
 
-    read_proc("/proc/self/comm", text, sizeof(text));
+    hello_read_proc("/proc/self/comm", text, sizeof(text));
     text[strcspn(text, "\n")] = '\0';
     (void)snprintf(comm, HF_COMM_MAX + 1, "%.*s", HF_COMM_MAX,
                    *text ? text : program_invocation_short_name);
 }
 
 /* The process that listens at that path must be of a user trusted as an agent. */
-static int check_peer(int sock, const struct hfc_place *place, char *why, size_t why_size)
+static int hello_check_peer(int sock, const struct hfc_place *place, char *why, size_t why_size)
 {
     struct ucred peer;
     socklen_t len = sizeof(peer);
@@ -61,7 +61,7 @@ static int check_peer(int sock, const struct hfc_place *place, char *why, size_t
 
 /* While the socket's queue is full a blocking connect waits for its turn, which repeated tries would not
  * get. EAGAIN when that takes longer. */
-static int connect_in_turn(int sock, const struct sockaddr_un *address, int64_t wait_ns)
+static int hello_connect_in_turn(int sock, const struct sockaddr_un *address, int64_t wait_ns)
 {
     const int64_t wait_us = wait_ns / 1000 + 1; /* 0 would mean no limit */
     const struct timeval wait = {.tv_sec = wait_us / 1000000, .tv_usec = wait_us % 1000000};
@@ -80,7 +80,7 @@ static int connect_in_turn(int sock, const struct sockaddr_un *address, int64_t 
     return rc;
 }
 
-static bool is_directory(const char *path)
+static bool hello_is_directory(const char *path)
 {
     struct stat st;
 
@@ -88,12 +88,12 @@ static bool is_directory(const char *path)
 }
 
 /* An agent of that name may run, with another directory than this program looks in. */
-static void say_elsewhere(const struct hfc_place *place, char *why, size_t why_size)
+static void hello_say_elsewhere(const struct hfc_place *place, char *why, size_t why_size)
 {
     struct hf_table_living living;
     size_t length;
 
-    if (is_directory(place->path))
+    if (hello_is_directory(place->path))
         (void)snprintf(why, why_size, "%s is a directory; name the socket in it, %s/sock",
                        place->path, place->path);
     if (*place->others && hfc_is_served(place->others))
@@ -114,8 +114,8 @@ static void say_elsewhere(const struct hfc_place *place, char *why, size_t why_s
                    place->path, living.dir, (unsigned)living.pid, living.dir);
 }
 
-static int connect_to(const struct hfc_place *place, int64_t wait_ns, int *ret_sock, char *why,
-                      size_t why_size)
+static int hello_connect_to(const struct hfc_place *place, int64_t wait_ns, int *ret_sock,
+                            char *why, size_t why_size)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -126,7 +126,7 @@ static int connect_to(const struct hfc_place *place, int64_t wait_ns, int *ret_s
         return HF_ESYS;
     }
     strcpy(address.sun_path, place->path);
-    if (connect_in_turn(sock, &address, wait_ns) < 0) {
+    if (hello_connect_in_turn(sock, &address, wait_ns) < 0) {
         int error = errno;
         bool denied = error == EACCES || error == EPERM;
 
@@ -135,12 +135,12 @@ static int connect_to(const struct hfc_place *place, int64_t wait_ns, int *ret_s
                               : "start holdfastd, or name another agent",
                        place->path);
         if (!denied)
-            say_elsewhere(place, why, why_size);
+            hello_say_elsewhere(place, why, why_size);
         close(sock);
         errno = error;
         return denied ? HF_EPERM : HF_ENOAGENT;
     }
-    status = check_peer(sock, place, why, why_size);
+    status = hello_check_peer(sock, place, why, why_size);
     if (status < 0) {
         close(sock);
         return status;
@@ -173,7 +173,7 @@ int hfc_hello(const struct hfc_place *place, uint32_t role, const uint8_t *cooki
         .minor = HF_WIRE_MINOR,
         .fingerprint = hf_wire_fingerprint(),
         .start_time = hf_process_start_time(0),
-        .timens_inode = own_timens(),
+        .timens_inode = hello_own_timens(),
         .role = role,
         .nudge = HF_NUDGE_WHO_POLLS,
         .version = HOLDFAST_VERSION,
@@ -181,13 +181,13 @@ int hfc_hello(const struct hfc_place *place, uint32_t role, const uint8_t *cooki
     int sock, status;
 
     memcpy(hello.cookie, cookie, sizeof(hello.cookie));
-    own_comm(hello.comm);
+    hello_own_comm(hello.comm);
     if (!hello.start_time) { /* nor are its clock's namespace and its name known */
         (void)snprintf(why, why_size,
                        "mount /proc where this program runs: it does not show this process");
         return HF_ESYS;
     }
-    status = connect_to(place, wait_ns, &sock, why, why_size);
+    status = hello_connect_to(place, wait_ns, &sock, why, why_size);
     if (status < 0)
         return status;
     hello.boottime_ns = hfc_now();
@@ -200,7 +200,7 @@ int hfc_hello(const struct hfc_place *place, uint32_t role, const uint8_t *cooki
     return HF_OK;
 }
 
-static int take_fds(struct msghdr *message, int fds[HF_WELCOME_FDS])
+static int hello_take_fds(struct msghdr *message, int fds[HF_WELCOME_FDS])
 {
     int count = 0;
 
@@ -224,7 +224,8 @@ static int take_fds(struct msghdr *message, int fds[HF_WELCOME_FDS])
     return count;
 }
 
-static int judge(struct hf_welcome *welcome, ssize_t len, int fd_count, char *why, size_t why_size)
+static int hello_judge(struct hf_welcome *welcome, ssize_t len, int fd_count, char *why,
+                       size_t why_size)
 {
     welcome->version[sizeof(welcome->version) - 1] = '\0';
     welcome->text[sizeof(welcome->text) - 1] = '\0';
@@ -277,14 +278,14 @@ int hfc_welcome(int sock, struct hf_welcome *ret_welcome, int ret_fds[HF_WELCOME
         *ret_again = true;
         return HF_ENOAGENT;
     }
-    count = take_fds(&message, fds);
+    count = hello_take_fds(&message, fds);
     if (message.msg_flags & MSG_CTRUNC) /* no room in our descriptor table */
         status = HF_ESYS, errno = EMFILE,
         (void)snprintf(
             why, why_size,
             "raise the limit on open files (ulimit -n): too many are open to attach to the agent");
     else
-        status = judge(&welcome, len, count, why, why_size);
+        status = hello_judge(&welcome, len, count, why, why_size);
     if (status < 0) {
         *ret_again = len == sizeof(welcome) && welcome.status < 0 && welcome.again;
         for (int i = 0; i < count && i < HF_WELCOME_FDS; i++)

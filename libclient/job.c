@@ -12,7 +12,7 @@ static uint32_t *found; /* the word, once a call has found it */
 
 /* Sealed, of that size and with the magic number: this guards against writing to another file that
  * reuses the descriptor's number. */
-static uint32_t *map_word(int fd)
+static uint32_t *job_map_word(int fd)
 {
     const int seals = F_SEAL_SHRINK | F_SEAL_GROW;
     struct hf_job_memory *memory;
@@ -31,7 +31,7 @@ static uint32_t *map_word(int fd)
 }
 
 /* (!) secure_getenv(): the caller of a set-uid program would have it open any file for writing. */
-static uint32_t *find_word(void)
+static uint32_t *job_find_word(void)
 {
     const char *text = secure_getenv("HOLDFAST_BEAT_FD");
     uint32_t *word = NULL;
@@ -41,13 +41,13 @@ static uint32_t *find_word(void)
     if (text) {
         fd = strtol(text, &end, 10);
         if (end != text && !*end && fd >= 0 && fd <= INT32_MAX)
-            word = map_word((int)fd);
+            word = job_map_word((int)fd);
     }
     if (!word && (text = secure_getenv("HOLDFAST_BEAT_PATH"))) {
         int opened = open(text, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
         if (opened >= 0) {
-            word = map_word(opened);
+            word = job_map_word(opened);
             close(opened);
         }
     }
@@ -61,7 +61,7 @@ int hf_job_beat(void)
     if (!word) {
         uint32_t *none = NULL;
 
-        word = find_word();
+        word = job_find_word();
         if (!word)
             return 0;
         /* Two threads may map it twice: it is the same word. */

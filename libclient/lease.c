@@ -19,7 +19,7 @@ _Static_assert(offsetof(struct hfc_lease, handle) == 0, "one address");
 
 #define GLANCES 8
 
-static const struct hf_slot *slot_of(const struct hfc_lease *lease)
+static const struct hf_slot *lease_slot_of(const struct hfc_lease *lease)
 {
     return &lease->map->table.slots[lease->slot];
 }
@@ -85,7 +85,7 @@ void hfc_lease_drop(struct hfc_lease *lease)
 }
 
 /* No agent extends a lease for longer than the fleet's ttl_max, which may have become smaller than the TTL that was asked for. */
-static int64_t ttl_ns(const struct hfc_lease *lease)
+static int64_t lease_ttl_ns(const struct hfc_lease *lease)
 {
     int64_t most_ms =
         atomic_load_explicit(&lease->map->table.header->ttl_max_ms, memory_order_relaxed);
@@ -93,16 +93,16 @@ static int64_t ttl_ns(const struct hfc_lease *lease)
     return (most_ms && most_ms < lease->ttl_ms ? most_ms : lease->ttl_ms) * HF_NS_PER_MS;
 }
 
-static int64_t losing_before_ns(const struct hfc_lease *lease)
+static int64_t lease_losing_before_ns(const struct hfc_lease *lease)
 {
-    return ttl_ns(lease) * 3 / 10;
+    return lease_ttl_ns(lease) * 3 / 10;
 }
 
 int64_t hfc_lease_next(struct hfc_lease *lease, int64_t now_ns)
 {
     int64_t until_ns = hf_valid_until_ns(&lease->handle);
-    int64_t late_ns = until_ns - ttl_ns(lease) / 2;
-    int64_t losing_ns = until_ns - losing_before_ns(lease);
+    int64_t late_ns = until_ns - lease_ttl_ns(lease) / 2;
+    int64_t losing_ns = until_ns - lease_losing_before_ns(lease);
 
     if (now_ns < late_ns)
         return late_ns;
@@ -114,7 +114,7 @@ int64_t hfc_lease_next(struct hfc_lease *lease, int64_t now_ns)
 
 /* --- reading: any thread, and signal handlers ------------------------------------------------- */
 
-static int64_t valid_until(hf_lease *handle, int64_t *ret_now)
+static int64_t lease_valid_until(hf_lease *handle, int64_t *ret_now)
 {
     uint64_t generation, word;
     int64_t until_ns;
@@ -133,23 +133,23 @@ static int64_t valid_until(hf_lease *handle, int64_t *ret_now)
     return 0;
 }
 
-static int64_t remaining_ns(hf_lease *handle)
+static int64_t lease_remaining_ns(hf_lease *handle)
 {
-    int64_t now = 0, until_ns = valid_until(handle, &now);
+    int64_t now = 0, until_ns = lease_valid_until(handle, &now);
 
     return until_ns ? until_ns - now : 0;
 }
 
 int64_t hf_remaining_ms(hf_lease *handle)
 {
-    return remaining_ns(handle) / HF_NS_PER_MS;
+    return lease_remaining_ns(handle) / HF_NS_PER_MS;
 }
 
 int64_t hf_valid_until_ns(hf_lease *handle)
 {
     int64_t now;
 
-    return valid_until(handle, &now);
+    return lease_valid_until(handle, &now);
 }
 
 uint64_t hf_fence(const hf_lease *handle)
@@ -159,9 +159,9 @@ uint64_t hf_fence(const hf_lease *handle)
 
 /* State and reason of this lease in its slot; false when the slot is another lease's by now, or
  * could not be read consistently (a writer killed inside): then only the check word counts. */
-static bool glance(const struct hfc_lease *lease, uint32_t *ret_state, uint32_t *ret_reason)
+static bool lease_glance(const struct hfc_lease *lease, uint32_t *ret_state, uint32_t *ret_reason)
 {
-    const struct hf_slot *slot = slot_of(lease);
+    const struct hf_slot *slot = lease_slot_of(lease);
 
     for (int i = 0; i < GLANCES; i++) {
         uint32_t seq = atomic_load_explicit(&slot->seq, memory_order_acquire);
@@ -194,8 +194,8 @@ int hf_state(hf_lease *handle)
     final = atomic_load(&lease->final);
     if (final)
         return (int) final;
-    left = remaining_ns(handle);
-    seen = glance(lease, &state, &reason);
+    left = lease_remaining_ns(handle);
+    seen = lease_glance(lease, &state, &reason);
     if (seen && reason != HF_LOSS_NONE)
         atomic_store(&lease->reason, reason);
     if (left > 0) {
@@ -203,11 +203,11 @@ int hf_state(hf_lease *handle)
             return HF_STATE_LOSING;
         /* (!) By our own clock only when there is no agent to say it: a living agent decides, and one
          * that comes back may extend it. */
-        if (left <= losing_before_ns(lease) &&
+        if (left <= lease_losing_before_ns(lease) &&
             hfc_table_is_silent(&lease->map->table, hfc_now(), HFC_GONE_NS))
             return HF_STATE_LOSING;
         /* LATE by the clock too: the agent that should say so may be dead. */
-        if ((seen && state == HF_SLOT_LATE) || left < ttl_ns(lease) / 2)
+        if ((seen && state == HF_SLOT_LATE) || left < lease_ttl_ns(lease) / 2)
             return HF_STATE_LATE;
         return HF_STATE_HELD;
     }
@@ -225,7 +225,7 @@ const char *hf_reason(hf_lease *handle)
     if (state != HF_STATE_LOSING && state != HF_STATE_LOST)
         return "";
     /* The agent withdraws the word first and writes the reason after it. */
-    if (glance(lease, &slot_state, &reason) && reason != HF_LOSS_NONE)
+    if (lease_glance(lease, &slot_state, &reason) && reason != HF_LOSS_NONE)
         atomic_store(&lease->reason, reason);
     reason = atomic_load(&lease->reason);
     if (reason == HF_LOSS_NONE && atomic_load(&lease->map->replaced))

@@ -12,7 +12,7 @@
 #define CHUNK_MAX                                                                                  \
     ((int64_t)1024 * 1024) /* chunks double, so that a million handles are few mappings */
 
-static void *chunk_add(hf_client *client) REQUIRES(hfc_locked)
+static void *pool_chunk_add(hf_client *client) REQUIRES(hfc_locked)
 {
     struct hfc_chunk *chunk = malloc(sizeof(*chunk));
     int error;
@@ -40,7 +40,7 @@ static void *chunk_add(hf_client *client) REQUIRES(hfc_locked)
     return chunk->memory;
 }
 
-static void cells_add(hf_client *client, struct hfc_lease *cells, size_t from, size_t count)
+static void pool_cells_add(hf_client *client, struct hfc_lease *cells, size_t from, size_t count)
     REQUIRES(hfc_locked)
 {
     for (size_t i = from; i < count; i++)
@@ -53,7 +53,7 @@ int hfc_pool_init(hf_client *client)
     uint64_t *life;
 
     errno = ENOMEM;
-    cells = chunk_add(client);
+    cells = pool_chunk_add(client);
     if (!cells)
         return errno == ENOMEM ? hfc_fail(HF_ENOMEM, NULL)
                                : hfc_fail(HF_ESYS, "no memory that fork() empties (Linux 4.14)");
@@ -61,7 +61,7 @@ int hfc_pool_init(hf_client *client)
     life = (uint64_t *)(void *)cells;
     *life = 1;
     client->life = life;
-    cells_add(client, cells, 1, CHUNK_FIRST / CELL);
+    pool_cells_add(client, cells, 1, CHUNK_FIRST / CELL);
     return HF_OK;
 }
 
@@ -70,11 +70,11 @@ struct hfc_lease *hfc_pool_take(hf_client *client)
     struct hfc_lease *lease;
 
     if (TAILQ_EMPTY(&client->free_leases)) {
-        struct hfc_lease *cells = chunk_add(client);
+        struct hfc_lease *cells = pool_chunk_add(client);
 
         if (!cells)
             return NULL;
-        cells_add(client, cells, 0, client->chunks->bytes / CELL);
+        pool_cells_add(client, cells, 0, client->chunks->bytes / CELL);
     }
     lease = TAILQ_FIRST(&client->free_leases);
     TAILQ_REMOVE(&client->free_leases, lease, link);

@@ -17,7 +17,7 @@ bool hfc_link_is_hopeless(int status)
 }
 
 /* Doubles, plus up to a third at random, so that a host's clients do not come back all at once. */
-static void schedule_retry(hf_client *client, int64_t now) REQUIRES(hfc_locked)
+static void link_schedule_retry(hf_client *client, int64_t now) REQUIRES(hfc_locked)
 {
     int64_t jitter = (int64_t)((uint64_t)now / 64 % 256) * client->backoff_ns / 768;
 
@@ -26,7 +26,7 @@ static void schedule_retry(hf_client *client, int64_t now) REQUIRES(hfc_locked)
     hfc_timer_pull(client, client->next_try_ns);
 }
 
-static void failed(hf_client *client, int status, const char *text) REQUIRES(hfc_locked)
+static void link_failed(hf_client *client, int status, const char *text) REQUIRES(hfc_locked)
 {
     int64_t now = hfc_now();
 
@@ -34,7 +34,7 @@ static void failed(hf_client *client, int status, const char *text) REQUIRES(hfc
     client->crowded = false;
     (void)snprintf(client->link_text, sizeof(client->link_text), "%s", text);
     client->last_try_ns = now;
-    schedule_retry(client, now);
+    link_schedule_retry(client, now);
 }
 
 void hfc_link_forget_files(hf_client *client)
@@ -60,7 +60,7 @@ void hfc_link_drop(hf_client *client, int status, const char *text)
         (void)syscall(SYS_futex, &session->ring.in->wake, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
     hfc_session_unref(client, session);
     hfc_ops_requeue(client);
-    failed(client, status, text);
+    link_failed(client, status, text);
     if (was_up && status == HF_ENOAGENT) { /* it may be back already */
         client->next_try_ns = client->last_try_ns;
         client->last_try_ns = INT64_MIN;
@@ -76,14 +76,14 @@ int64_t hfc_hello_next(hf_client *client)
     return hfc_min(client->hello_until_ns, now < first ? first : now + HFC_SLICE_NS);
 }
 
-static void begin(hf_client *client) REQUIRES(hfc_locked)
+static void link_begin(hf_client *client) REQUIRES(hfc_locked)
 {
     struct hfc_session *session = calloc(1, sizeof(*session));
     char why[256];
     int sock, status;
 
     if (!session) {
-        failed(client, HF_ENOMEM, hf_status_text(HF_ENOMEM));
+        link_failed(client, HF_ENOMEM, hf_status_text(HF_ENOMEM));
         return;
     }
     session->refs = 1;
@@ -99,7 +99,7 @@ static void begin(hf_client *client) REQUIRES(hfc_locked)
         /* (!) The agent has not noticed this try. In a storm the queue has a place for moments only. */
         if (full)
             client->backoff_ns = HFC_BACKOFF_FIRST_NS;
-        failed(client, status, why);
+        link_failed(client, status, why);
         client->crowded = full || late;
         return;
     }
@@ -111,7 +111,7 @@ static void begin(hf_client *client) REQUIRES(hfc_locked)
     hfc_timer_pull(client, hfc_hello_next(client));
 }
 
-static void go_on(hf_client *client) REQUIRES(hfc_locked)
+static void link_go_on(hf_client *client) REQUIRES(hfc_locked)
 {
     struct hf_welcome welcome;
     int fds[HF_WELCOME_FDS], status;
@@ -169,7 +169,7 @@ void hfc_link_drive(hf_client *client)
     if (client->session && !hfc_file_is_ours(&client->session->sock))
         hfc_link_drop(client, HF_ENOAGENT, "the program closed the connection to its agent");
     if (client->link == HFC_LINK_DOWN && hfc_now() >= client->next_try_ns)
-        begin(client);
+        link_begin(client);
     if (client->link == HFC_LINK_HELLO)
-        go_on(client);
+        link_go_on(client);
 }

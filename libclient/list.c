@@ -49,7 +49,7 @@ struct node { /* the state of its listing */
     int64_t began_ns;
 };
 
-static size_t hash_of(const uint8_t *name, size_t name_len, const uint8_t *id)
+static size_t list_hash_of(const uint8_t *name, size_t name_len, const uint8_t *id)
 {
     uint64_t hash;
 
@@ -60,10 +60,10 @@ static size_t hash_of(const uint8_t *name, size_t name_len, const uint8_t *id)
 }
 
 /* The hold's place, or the place for it. */
-static struct found **place_of(struct found **slots, size_t slot_count, const uint8_t *name,
-                               size_t name_len, const uint8_t *id)
+static struct found **list_place_of(struct found **slots, size_t slot_count, const uint8_t *name,
+                                    size_t name_len, const uint8_t *id)
 {
-    size_t at = hash_of(name, name_len, id) & (slot_count - 1);
+    size_t at = list_hash_of(name, name_len, id) & (slot_count - 1);
 
     while (slots[at] &&
            (slots[at]->name_len != name_len || memcmp(slots[at]->text, name, name_len) != 0 ||
@@ -72,7 +72,7 @@ static struct found **place_of(struct found **slots, size_t slot_count, const ui
     return &slots[at];
 }
 
-static bool grow(struct list *list)
+static bool list_grow(struct list *list)
 {
     size_t slot_count = list->slot_count ? 2 * list->slot_count : SLOTS_FIRST;
     struct found **slots = calloc(slot_count, sizeof(struct found *));
@@ -83,7 +83,7 @@ static bool grow(struct list *list)
         struct found *f = list->slots[i];
 
         if (f)
-            *place_of(slots, slot_count, f->text, f->name_len, f->id) = f;
+            *list_place_of(slots, slot_count, f->text, f->name_len, f->id) = f;
     }
     free(list->slots);
     list->slots = slots;
@@ -91,7 +91,7 @@ static bool grow(struct list *list)
     return true;
 }
 
-static struct found *found_new(const struct hf_listing_item *item)
+static struct found *list_found_new(const struct hf_listing_item *item)
 {
     size_t host = strnlen(item->host, sizeof(item->host) - 1);
     size_t comm = strnlen(item->comm, sizeof(item->comm) - 1);
@@ -127,7 +127,7 @@ static void list_note(struct list *list, struct found *f, unsigned node)
     f->nodes |= bit;
 }
 
-static void on_item(const struct hf_listing_item *item, void *arg)
+static void list_on_item(const struct hf_listing_item *item, void *arg)
 {
     struct node *node = arg;
     struct list *list = node->list;
@@ -137,13 +137,13 @@ static void on_item(const struct hf_listing_item *item, void *arg)
     node->op->give_up_ns = hfc_now() + HFC_ASK_NS;
     if (list->no_memory)
         return;
-    if (list->count * 2 >= list->slot_count && !grow(list)) {
+    if (list->count * 2 >= list->slot_count && !list_grow(list)) {
         list->no_memory = true;
         return;
     }
-    place = place_of(list->slots, list->slot_count, item->name, item->name_len, item->key_id);
+    place = list_place_of(list->slots, list->slot_count, item->name, item->name_len, item->key_id);
     if (!*place) {
-        *place = found_new(item);
+        *place = list_found_new(item);
         if (!*place) {
             list->no_memory = true;
             return;
@@ -160,7 +160,7 @@ static void on_item(const struct hf_listing_item *item, void *arg)
 static const struct hfc_kind listing_kind = {.wire_op = HF_OP_LISTING};
 
 /* The next page; false: out of memory. */
-static bool ask(hf_client *client, struct node *node) REQUIRES(hfc_locked)
+static bool list_ask(hf_client *client, struct node *node) REQUIRES(hfc_locked)
 {
     const struct list *list = node->list;
 
@@ -175,7 +175,7 @@ static bool ask(hf_client *client, struct node *node) REQUIRES(hfc_locked)
     node->op->deadline_ns = node->op->start_ns;
     node->op->give_up_ns = node->op->start_ns + HFC_ASK_NS;
     node->op->found = &node->answer;
-    node->op->item = on_item;
+    node->op->item = list_on_item;
     node->op->arg = node;
     hfc_op_begin(node->op);
     return true;
@@ -183,7 +183,7 @@ static bool ask(hf_client *client, struct node *node) REQUIRES(hfc_locked)
 
 /* (!) By its cursors and its time alone: a node that lies may name as many keys as it likes. An honest one has no cursor
  * twice. The mark is of page 1, 2, 4, 8...: a circle of any length comes by one of them again. */
-static bool goes_round(struct node *node)
+static bool list_goes_round(struct node *node)
 {
     uint64_t cursor = node->answer.fence;
 
@@ -195,7 +195,7 @@ static bool goes_round(struct node *node)
     return hfc_now() - node->began_ns > NODE_MOST_NS;
 }
 
-static int say_endless(hf_client *client, const struct node *node, const char *what)
+static int list_say_endless(hf_client *client, const struct node *node, const char *what)
     REQUIRES(hfc_locked)
 {
     struct hf_node_row row = {0};
@@ -234,17 +234,17 @@ static int list_go_on(hf_client *client, struct list *list, struct node *node, i
             list->left_out |= 1u << i;
             open--;
             if (listed)
-                *ret_status = say_endless(client, &node[i], ALONE_TEXT);
+                *ret_status = list_say_endless(client, &node[i], ALONE_TEXT);
         } else if (list_may_go_on(list, node, i)) {
             node[i].waits = false;
-            open -= !ask(client, &node[i]);
+            open -= !list_ask(client, &node[i]);
         }
     }
     return open;
 }
 
 /* Reads all pages of all nodes. Returns how many nodes were listed to the end; negative: none, or no memory. */
-static int ask_all(hf_client *client, struct list *list) REQUIRES(hfc_locked)
+static int list_ask_all(hf_client *client, struct list *list) REQUIRES(hfc_locked)
 {
     struct node node[HF_NODES_MAX] = {0};
     int listed = 0, open = (int)list->nodes, status = HF_OK;
@@ -278,9 +278,9 @@ static int ask_all(hf_client *client, struct list *list) REQUIRES(hfc_locked)
                     hfc_fail(op->status, "%s", *op->text ? op->text : hf_status_text(op->status));
             } else if (node[i].answer.fence == 0) {
                 listed++;
-            } else if (goes_round(&node[i])) {
+            } else if (list_goes_round(&node[i])) {
                 list->left_out |= 1u << i;
-                status = say_endless(client, &node[i], "does not end its listing");
+                status = list_say_endless(client, &node[i], "does not end its listing");
             } else {
                 node[i].waits = true;
             }
@@ -299,7 +299,7 @@ static int ask_all(hf_client *client, struct list *list) REQUIRES(hfc_locked)
 
 /* --- reporting ---------------------------------------------------------------------------------- */
 
-static int by_name(const void *left, const void *right)
+static int list_by_name(const void *left, const void *right)
 {
     const struct found *a = *(struct found *const *)left, *b = *(struct found *const *)right;
     size_t least = a->name_len < b->name_len ? a->name_len : b->name_len;
@@ -308,8 +308,8 @@ static int by_name(const void *left, const void *right)
     return order ? order : (int)a->name_len - (int)b->name_len;
 }
 
-static int tell(const struct list *list, const struct found *f,
-                int (*fn)(const struct hf_listed *listed, void *arg), void *arg)
+static int list_tell(const struct list *list, const struct found *f,
+                     int (*fn)(const struct hf_listed *listed, void *arg), void *arg)
 {
     struct hf_listed listed = {
         .size = sizeof(listed),
@@ -335,7 +335,7 @@ static int tell(const struct list *list, const struct found *f,
 }
 
 /* Moves the holds to the front of the slots, sorted. */
-static void sort(struct list *list)
+static void list_sort(struct list *list)
 {
     size_t count = 0;
 
@@ -343,7 +343,7 @@ static void sort(struct list *list)
         if (list->slots[i])
             list->slots[count++] = list->slots[i];
     if (count)
-        qsort(list->slots, count, sizeof(struct found *), by_name);
+        qsort(list->slots, count, sizeof(struct found *), list_by_name);
 }
 
 int hf_list(hf_client *client, const void *prefix, size_t prefix_len,
@@ -371,7 +371,7 @@ int hf_list(hf_client *client, const void *prefix, size_t prefix_len,
         return status;
     }
     list.nodes = nodes;
-    listed = ask_all(client, &list);
+    listed = list_ask_all(client, &list);
     hfc_unlock(client);
     if (list.no_memory)
         status = hfc_fail(HF_ENOMEM, NULL);
@@ -379,11 +379,11 @@ int hf_list(hf_client *client, const void *prefix, size_t prefix_len,
         status = listed;
     else if ((uint32_t)listed < nodes / 2 + 1)
         status = HF_ENOQUORUM; /* the last failure's message stays */
-    sort(&list);
+    list_sort(&list);
     if (status == HF_OK && ret_nodes)
         *ret_nodes = (uint32_t)listed;
     for (size_t i = 0; i < list.count && status == HF_OK; i++)
-        status = tell(&list, list.slots[i], fn, arg);
+        status = list_tell(&list, list.slots[i], fn, arg);
     for (size_t i = 0; i < list.count; i++)
         free(list.slots[i]);
     free(list.slots);

@@ -176,7 +176,7 @@ static struct hfc_many *many_of(hf_op *whole)
     return (struct hfc_many *)whole;
 }
 
-static void report(struct hfc_many *many, const struct hfc_part *part) REQUIRES(hfc_locked)
+static void many_report(struct hfc_many *many, const struct hfc_part *part) REQUIRES(hfc_locked)
 {
     many->told = part->op->progress_now;
     many->told.index = part->index;
@@ -188,7 +188,7 @@ static void report(struct hfc_many *many, const struct hfc_part *part) REQUIRES(
 /* All that are not granted yet, as one; when the reason or the number of them changes. What is free was granted by
  * `tell_ns`. A part of which nothing was heard counts, too: the agent tells progress only while the ring has
  * room. */
-static void pass_on_together(struct hfc_many *many) REQUIRES(hfc_locked)
+static void many_pass_on_together(struct hfc_many *many) REQUIRES(hfc_locked)
 {
     const struct hfc_part *first = NULL;
 
@@ -208,15 +208,15 @@ static void pass_on_together(struct hfc_many *many) REQUIRES(hfc_locked)
     }
     if (first && (first->op->progress_now.reason != many->told.reason ||
                   many->holders != many->told.holders))
-        report(many, first);
+        many_report(many, first);
 }
 
 /* Reported once per change. While several slots are waited for their holders change all the time: a
  * conflict is reported once until the reason changes. */
-static void pass_on_progress(struct hfc_many *many) REQUIRES(hfc_locked)
+static void many_pass_on_progress(struct hfc_many *many) REQUIRES(hfc_locked)
 {
     if (many->together) {
-        pass_on_together(many);
+        many_pass_on_together(many);
         return;
     }
     for (unsigned i = 0; i < many->count; i++) {
@@ -231,7 +231,7 @@ static void pass_on_progress(struct hfc_many *many) REQUIRES(hfc_locked)
               (many->told.reason == HF_EBUSY || !strcmp(many->told.text, op->progress_now.text));
         if (old)
             continue;
-        report(many, part);
+        many_report(many, part);
     }
 }
 
@@ -275,7 +275,7 @@ static void many_turn(hf_op *whole, int64_t now_ns) REQUIRES(hfc_locked)
     many->step(many, now_ns);
     if (whole->done)
         return;
-    pass_on_progress(many);
+    many_pass_on_progress(many);
     hfc_timer_pull(whole->client, many_next(whole));
 }
 
@@ -290,7 +290,7 @@ static void many_cancel(hf_op *whole) REQUIRES(hfc_locked)
 
 /* The start of a failure's message: the culprit's name, "" without one, and of what is alone how much that takes where it is
  * too much; keeps its index. */
-static void get_preface(const struct hfc_many *many, char ret_preface[PREFACE_SIZE])
+static void many_get_preface(const struct hfc_many *many, char ret_preface[PREFACE_SIZE])
 {
     const struct hfc_part *part = many->culprit;
     int used = 0;
@@ -320,7 +320,7 @@ static int many_result(hf_op *whole, hf_lease **ret_leases) REQUIRES(hfc_locked)
     if (status < 0) {
         char preface[PREFACE_SIZE];
 
-        get_preface(many, preface);
+        many_get_preface(many, preface);
         hfc_acquire_explain(whole, preface);
     } else if (whole->lease) { /* one is enough */
         *ret_leases = whole->lease;

@@ -42,7 +42,7 @@ const char *hf_last_message(void)
 }
 
 /* The agent's strings are cut to fit and end with NUL; but that is not relied on. */
-static void copy_text(char *to, size_t to_size, const char *from, size_t from_size)
+static void message_copy_text(char *to, size_t to_size, const char *from, size_t from_size)
 {
     size_t len = strnlen(from, from_size);
 
@@ -61,9 +61,10 @@ void hfc_holder(const struct hf_wire_holder *wire, struct hf_holder *ret_holder)
         .pid = wire->pid,
         .uid = wire->uid,
     };
-    copy_text(ret_holder->host, sizeof(ret_holder->host), wire->host, sizeof(wire->host));
-    copy_text(ret_holder->command, sizeof(ret_holder->command), wire->comm, sizeof(wire->comm));
-    copy_text(ret_holder->note, sizeof(ret_holder->note), wire->note, sizeof(wire->note));
+    message_copy_text(ret_holder->host, sizeof(ret_holder->host), wire->host, sizeof(wire->host));
+    message_copy_text(ret_holder->command, sizeof(ret_holder->command), wire->comm,
+                      sizeof(wire->comm));
+    message_copy_text(ret_holder->note, sizeof(ret_holder->note), wire->note, sizeof(wire->note));
 }
 
 void hfc_keep_conflict(const struct hf_wire_holder *holder)

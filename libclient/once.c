@@ -10,7 +10,7 @@
 static const struct hfc_kind once_kind = {.wire_op = HF_OP_ONCE, .steady = true};
 
 /* An agent that starts again is waited for, too. Frees the op. */
-static int collect(hf_op *op, struct hf_completion_entry *ret_found) REQUIRES(hfc_locked)
+static int once_collect(hf_op *op, struct hf_completion_entry *ret_found) REQUIRES(hfc_locked)
 {
     op->deadline_ns = op->give_up_ns = op->start_ns + hfc_op_patience(op->client);
     op->found = ret_found;
@@ -19,8 +19,8 @@ static int collect(hf_op *op, struct hf_completion_entry *ret_found) REQUIRES(hf
     return hfc_op_close(op, op->status);
 }
 
-static int ask(hf_lease *handle, int64_t period_ms, uint32_t flags, uint64_t target,
-               struct hf_completion_entry *ret_found)
+static int once_ask(hf_lease *handle, int64_t period_ms, uint32_t flags, uint64_t target,
+                    struct hf_completion_entry *ret_found)
 {
     struct hfc_lease *lease = hfc_lease_of(handle);
     hf_client *client;
@@ -46,13 +46,13 @@ static int ask(hf_lease *handle, int64_t period_ms, uint32_t flags, uint64_t tar
     op->entry.flags = flags;
     op->entry.period_ms = (uint32_t)period_ms;
     op->entry.target = target;
-    status = collect(op, ret_found);
+    status = once_collect(op, ret_found);
     hfc_unlock(client);
     return status;
 }
 
 /* The number of a call that failed, whose job has not begun: its record may be on the nodes. (!) Only one call has it. */
-static uint64_t left_over(hf_lease *handle)
+static uint64_t once_left_over(hf_lease *handle)
 {
     struct hfc_lease *lease = hfc_lease_of(handle);
     uint64_t asker;
@@ -64,7 +64,7 @@ static uint64_t left_over(hf_lease *handle)
     return asker;
 }
 
-static void leave(hf_lease *handle, uint64_t asker)
+static void once_leave(hf_lease *handle, uint64_t asker)
 {
     struct hfc_lease *lease = hfc_lease_of(handle);
 
@@ -75,14 +75,14 @@ static void leave(hf_lease *handle, uint64_t asker)
 
 /* (!) The nodes' record says until when the job may start, and the next start is judged by that. The agent told us early enough, but
  * this process may have slept meanwhile. Then it starts nothing, and asks again as the same asker, for a later time. */
-static int ask_in_time(hf_lease *lease, int64_t period_ms, uint64_t asker, int64_t *ret_before)
+static int once_ask_in_time(hf_lease *lease, int64_t period_ms, uint64_t asker, int64_t *ret_before)
 {
     struct hf_completion_entry found;
     int status;
 
     for (int i = 0; i < TRIES_MOST; i++) {
         found = (struct hf_completion_entry){.status = HF_OK};
-        status = ask(lease, period_ms, 0, asker, &found);
+        status = once_ask(lease, period_ms, 0, asker, &found);
         if (status == HF_OK && ret_before)
             *ret_before = (int64_t)found.fence;
         if (status < 0 || !found.deadline_ns || hfc_now() <= found.deadline_ns)
@@ -100,13 +100,13 @@ int hf_once(hf_lease *lease, int64_t period_ms, int64_t *ret_before)
 
     if (status < 0)
         return status;
-    asker = left_over(lease);
+    asker = once_left_over(lease);
     /* Request ids are every process's own, so they do not tell askers apart. */
     if (!asker && getrandom(&asker, sizeof(asker), 0) != sizeof(asker))
         return hfc_fail(HF_ESYS, "getrandom: %m");
-    status = ask_in_time(lease, period_ms, asker, ret_before);
+    status = once_ask_in_time(lease, period_ms, asker, ret_before);
     if (status < 0 && status != HF_EDONE)
-        leave(lease, asker);
+        once_leave(lease, asker);
     return status;
 }
 
@@ -114,7 +114,7 @@ int hf_once_take_back(hf_lease *lease, int64_t period_ms, int64_t before)
 {
     struct hf_completion_entry found = {.status = HF_OK};
 
-    return ask(lease, period_ms, HF_REQ_TAKE_BACK, (uint64_t)before, &found);
+    return once_ask(lease, period_ms, HF_REQ_TAKE_BACK, (uint64_t)before, &found);
 }
 
 int hf_once_ended(hf_lease *lease, int64_t period_ms, int end, int code)
@@ -123,11 +123,11 @@ int hf_once_ended(hf_lease *lease, int64_t period_ms, int end, int code)
 
     if (end < HF_ONCE_OPEN || end > HF_ONCE_LOST || code < 0 || code > UINT8_MAX)
         return hfc_fail(HF_EINVAL, "use an enum hf_once_end, and a code of 0 to 255");
-    return ask(lease, period_ms, HF_REQ_ENDED, (uint64_t)end | (uint64_t)code << 8, &found);
+    return once_ask(lease, period_ms, HF_REQ_ENDED, (uint64_t)end | (uint64_t)code << 8, &found);
 }
 
-static int of_name(hf_client *client, const void *name, size_t name_len, uint32_t flags,
-                   struct hf_completion_entry *ret_found)
+static int once_of_name(hf_client *client, const void *name, size_t name_len, uint32_t flags,
+                        struct hf_completion_entry *ret_found)
 {
     int status = hfc_name_check(client, name, name_len);
     hf_op *op;
@@ -143,7 +143,7 @@ static int of_name(hf_client *client, const void *name, size_t name_len, uint32_
     op->entry.name_len = (uint8_t)name_len;
     memcpy(op->entry.name, name, name_len);
     op->entry.flags = flags;
-    status = collect(op, ret_found);
+    status = once_collect(op, ret_found);
     hfc_unlock(client);
     return status;
 }
@@ -156,7 +156,7 @@ int hf_once_last(hf_client *client, const void *name, size_t name_len, struct hf
     if (!info || info->size < sizeof(*info))
         return hfc_fail(HF_EINVAL,
                         "hf_once_last: begin with HF_ONCE_INFO_INIT, which sets the size");
-    status = of_name(client, name, name_len, HF_REQ_LAST, &found);
+    status = once_of_name(client, name, name_len, HF_REQ_LAST, &found);
     if (status < 0)
         return status;
     *info = (struct hf_once_info){.size = sizeof(*info),
@@ -171,5 +171,5 @@ int hf_once_forget(hf_client *client, const void *name, size_t name_len)
 {
     struct hf_completion_entry found = {.status = HF_OK};
 
-    return of_name(client, name, name_len, HF_REQ_FORGET, &found);
+    return once_of_name(client, name, name_len, HF_REQ_FORGET, &found);
 }

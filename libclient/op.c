@@ -8,7 +8,7 @@
 
 static const struct hfc_kind cancel_kind = {.wire_op = HF_OP_CANCEL, .one_way = true};
 
-static struct hfc_ops *list_of(hf_op *op) REQUIRES(hfc_locked)
+static struct hfc_ops *op_list_of(hf_op *op) REQUIRES(hfc_locked)
 {
     hf_client *client = op->client;
 
@@ -29,12 +29,12 @@ static struct hfc_ops *list_of(hf_op *op) REQUIRES(hfc_locked)
 
 void hfc_op_move(hf_op *op, enum hfc_op_place place)
 {
-    struct hfc_ops *list = list_of(op);
+    struct hfc_ops *list = op_list_of(op);
 
     if (list)
         TAILQ_REMOVE(list, op, link);
     op->place = place;
-    list = list_of(op);
+    list = op_list_of(op);
     if (list)
         TAILQ_INSERT_TAIL(list, op, link);
 }
@@ -135,7 +135,7 @@ void hfc_op_answered(hf_op *op, const struct hf_completion_entry *entry)
     hfc_op_finish(op, none ? HF_EPROTO : entry->status, entry->text);
 }
 
-static void free_list(struct hfc_ops *list)
+static void op_free_list(struct hfc_ops *list)
 {
     hf_op *op;
 
@@ -147,8 +147,8 @@ static void free_list(struct hfc_ops *list)
 
 void hfc_ops_free(hf_client *client)
 {
-    free_list(&client->queued);
-    free_list(&client->flying);
-    free_list(&client->parked);
-    free_list(&client->wholes);
+    op_free_list(&client->queued);
+    op_free_list(&client->flying);
+    op_free_list(&client->parked);
+    op_free_list(&client->wholes);
 }

@@ -20,8 +20,8 @@ static const struct hfc_kind release_kind = {
 };
 
 /* Sends the release; frees the lease. NULL without memory. */
-static hf_op *tell_agent(struct hfc_lease *lease, bool reaped, int64_t deadline_ns,
-                         int64_t give_up_ns) REQUIRES(hfc_locked)
+static hf_op *release_tell_agent(struct hfc_lease *lease, bool reaped, int64_t deadline_ns,
+                                 int64_t give_up_ns) REQUIRES(hfc_locked)
 {
     hf_op *op = hfc_op_new(lease->client, &release_kind);
 
@@ -78,7 +78,7 @@ static void release_begin(hf_lease *handle, bool reaped, struct release *ret_rel
         /* Also while there is no agent: one that starts in the last moment of the validity readopts
          * the lease. */
         until_ns = hfc_after(until_ns, HFC_GRACE_NS);
-        r->op = tell_agent(lease, reaped, until_ns, until_ns);
+        r->op = release_tell_agent(lease, reaped, until_ns, until_ns);
         r->status = HF_ENOMEM;
         hfc_unlock(r->client);
         return;
@@ -88,7 +88,7 @@ static void release_begin(hf_lease *handle, bool reaped, struct release *ret_rel
     r->status = HF_ELOST;
     /* The agent should still learn that the job is gone, even if the caller exits at once. */
     if (reaped && state != HF_STATE_RELEASED) {
-        r->op = tell_agent(lease, true, now, now + HFC_GRACE_NS);
+        r->op = release_tell_agent(lease, true, now, now + HFC_GRACE_NS);
     } else {
         /* The agent may have extended it at the last moment. Another table may have a new lease of
          * the same slot and generation. */
@@ -133,7 +133,7 @@ int hf_release_start(hf_lease *lease, hf_op **ret_op)
     return HF_OK;
 }
 
-static int release(hf_lease *handle, bool reaped)
+static int release_release(hf_lease *handle, bool reaped)
 {
     struct release release;
 
@@ -143,12 +143,12 @@ static int release(hf_lease *handle, bool reaped)
 
 int hf_release(hf_lease *lease)
 {
-    return release(lease, false);
+    return release_release(lease, false);
 }
 
 int hf_release_reaped(hf_lease *lease)
 {
-    return release(lease, true);
+    return release_release(lease, true);
 }
 
 static int release_all(hf_lease *const *leases, size_t count, bool reaped)

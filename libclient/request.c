@@ -24,7 +24,7 @@ void hfc_op_begin(hf_op *op)
 }
 
 /* From now on the agent should forget it; a grant that still comes is released. */
-static void withdraw(hf_op *op) REQUIRES(hfc_locked)
+static void request_withdraw(hf_op *op) REQUIRES(hfc_locked)
 {
     if (op->cancelled || !op->kind->revocable)
         return;
@@ -38,7 +38,7 @@ static void withdraw(hf_op *op) REQUIRES(hfc_locked)
 }
 
 /* It should have been answered by now, but the agent hangs. */
-static bool is_in_vain(const hf_op *op, int64_t now_ns) REQUIRES(hfc_locked)
+static bool request_is_in_vain(const hf_op *op, int64_t now_ns) REQUIRES(hfc_locked)
 {
     return now_ns >= op->deadline_ns && now_ns - op->start_ns >= HFC_HANG_NS &&
            hfc_agent_hangs(op->client, now_ns);
@@ -67,14 +67,14 @@ void hfc_op_expire(hf_op *op, int64_t now_ns)
             return;
         }
         hfc_op_finish(op, client->link_status, client->link_text);
-        withdraw(op);
+        request_withdraw(op);
         return;
     }
-    if (now_ns < op->give_up_ns && !is_in_vain(op, now_ns))
+    if (now_ns < op->give_up_ns && !request_is_in_vain(op, now_ns))
         return;
     (void)snprintf(text, sizeof(text), "the agent at %s does not answer", client->place.path);
     hfc_op_finish(op, HF_ENOAGENT, text);
-    withdraw(op);
+    request_withdraw(op);
 }
 
 int64_t hfc_op_next(const hf_op *op)
@@ -121,7 +121,7 @@ void hfc_op_wait(hf_op *op)
             return;
         if (interrupted) {
             hfc_op_finish(op, HF_EINTR, "");
-            withdraw(op);
+            request_withdraw(op);
             return;
         }
         if (!hfc_op_progress(op))
@@ -129,7 +129,7 @@ void hfc_op_wait(hf_op *op)
     }
 }
 
-static bool has_leftovers(const hf_client *client) REQUIRES(hfc_locked)
+static bool request_has_leftovers(const hf_client *client) REQUIRES(hfc_locked)
 {
     const hf_op *op;
 
@@ -143,10 +143,10 @@ void hfc_op_settle(hf_client *client)
 {
     int64_t until_ns = hfc_now() + HF_NS_PER_SEC;
 
-    while (client->link == HFC_LINK_UP && has_leftovers(client) && hfc_now() < until_ns) {
+    while (client->link == HFC_LINK_UP && request_has_leftovers(client) && hfc_now() < until_ns) {
         uint32_t seen = hfc_turn(client);
 
-        if (has_leftovers(client))
+        if (request_has_leftovers(client))
             (void)hfc_sleep(client, seen, until_ns);
     }
 }
@@ -157,7 +157,7 @@ void hfc_op_abandon(hf_op *op)
         op->kind->cancel(op);
     if (op->place == HFC_OP_FLYING || (op->place == HFC_OP_QUEUED && op->sent)) {
         op->abandoned = true;
-        withdraw(op);
+        request_withdraw(op);
         return;
     }
     hfc_op_discard(op);

@@ -56,7 +56,8 @@ void hfc_ring_give_back(hf_client *client, uint32_t slot, uint32_t generation, b
     hfc_ring_send(op);
 }
 
-static void answer(hf_client *client, const struct hf_completion_entry *entry) REQUIRES(hfc_locked)
+static void ring_answer(hf_client *client, const struct hf_completion_entry *entry)
+    REQUIRES(hfc_locked)
 {
     hf_op *op;
 
@@ -101,7 +102,7 @@ void hfc_ring_drain(hf_client *client)
         if (status <= 0)
             break;
         read++;
-        answer(client, &entry);
+        ring_answer(client, &entry);
     }
     /* The ring was full: the agent may have more answers that now have room. */
     if (read == HF_RING_ENTRIES && client->link == HFC_LINK_UP)

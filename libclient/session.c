@@ -37,8 +37,8 @@ void hfc_session_unref(hf_client *client, struct hfc_session *session)
 
 /* Our present mapping of the agent's table, else a new one. Closes `fd`. Old mappings stay for the
  * handles whose words are in them. */
-static int map_table(hf_client *client, int fd, uint64_t epoch, struct hfc_map **ret_map, char *why,
-                     size_t why_size) REQUIRES(hfc_locked)
+static int session_map_table(hf_client *client, int fd, uint64_t epoch, struct hfc_map **ret_map,
+                             char *why, size_t why_size) REQUIRES(hfc_locked)
 {
     struct hfc_map *map, *known;
     int status;
@@ -76,7 +76,7 @@ static int map_table(hf_client *client, int fd, uint64_t epoch, struct hfc_map *
 
 /* (!) The stamp is read first, and one clock never goes back. By one that is behind the agent's this program would take its
  * leases for valid when they are another's. */
-static int judge_clock(const struct hfc_map *map, char *why, size_t why_size)
+static int session_judge_clock(const struct hfc_map *map, char *why, size_t why_size)
 {
     int64_t stamp = atomic_load(&map->table.header->broker_beat_ns), now = hfc_now();
 
@@ -121,6 +121,7 @@ int hfc_session_adopt(hf_client *client, const struct hf_welcome *welcome,
     (void)madvise(session->ring.out, HF_RING_BYTES, MADV_DONTFORK);
     (void)madvise((void *)session->ring.in, HF_RING_BYTES, MADV_DONTFORK);
     (void)madvise(client->beats, HF_BEATS_BYTES, MADV_DONTFORK);
-    status = map_table(client, fds[HF_FD_TABLE], welcome->epoch, &session->map, why, why_size);
-    return status < 0 ? status : judge_clock(session->map, why, why_size);
+    status =
+        session_map_table(client, fds[HF_FD_TABLE], welcome->epoch, &session->map, why, why_size);
+    return status < 0 ? status : session_judge_clock(session->map, why, why_size);
 }

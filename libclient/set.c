@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int by_bytes(const void *left, const void *right)
+static int set_by_bytes(const void *left, const void *right)
 {
     const struct hfc_part *a = left, *b = right;
     size_t len = a->name_len < b->name_len ? a->name_len : b->name_len;
@@ -31,7 +31,7 @@ static int by_bytes(const void *left, const void *right)
 }
 
 /* The last one is waited for instead of tried: if it is free, that takes one round trip, too. */
-static void try_rest(struct hfc_many *set) REQUIRES(hfc_locked)
+static void set_try_rest(struct hfc_many *set) REQUIRES(hfc_locked)
 {
     set->trying = !set->waits || set->count - set->done > 1;
     for (unsigned i = set->done; i < set->count; i++)
@@ -39,7 +39,7 @@ static void try_rest(struct hfc_many *set) REQUIRES(hfc_locked)
             return;
 }
 
-static bool all_answered(const struct hfc_many *set) REQUIRES(hfc_locked)
+static bool set_all_answered(const struct hfc_many *set) REQUIRES(hfc_locked)
 {
     for (unsigned i = set->done; i < set->count; i++)
         if (!set->parts[i].op || !set->parts[i].op->done)
@@ -47,7 +47,7 @@ static bool all_answered(const struct hfc_many *set) REQUIRES(hfc_locked)
     return true;
 }
 
-static void judge_tries(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked)
+static void set_judge_tries(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked)
 {
     struct hfc_part *refused = NULL;
 
@@ -74,7 +74,7 @@ static void judge_tries(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locke
     (void)hfc_many_ask(set, refused, true);
 }
 
-static void judge_wait(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked)
+static void set_judge_wait(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked)
 {
     struct hfc_part *part = &set->parts[set->done];
 
@@ -92,7 +92,7 @@ static void judge_wait(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked
     if (++set->done == set->count)
         hfc_many_finish(set, now_ns);
     else
-        try_rest(set);
+        set_try_rest(set);
 }
 
 static void set_step(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked)
@@ -108,15 +108,15 @@ static void set_step(struct hfc_many *set, int64_t now_ns) REQUIRES(hfc_locked)
     if (now_ns < set->resume_ns)
         return;
     if (!set->trying)
-        judge_wait(set, now_ns);
+        set_judge_wait(set, now_ns);
     else if (!set->parts[set->done].op)
-        try_rest(set);
-    else if (all_answered(set))
-        judge_tries(set, now_ns);
+        set_try_rest(set);
+    else if (set_all_answered(set))
+        set_judge_tries(set, now_ns);
 }
 
-static int check(const struct hf_acquire_options *options, const struct hf_name *names,
-                 size_t count)
+static int set_check(const struct hf_acquire_options *options, const struct hf_name *names,
+                     size_t count)
 {
     int status = hfc_acquire_check(options);
 
@@ -135,8 +135,8 @@ static int check(const struct hf_acquire_options *options, const struct hf_name 
     return status;
 }
 
-static int start(hf_client *client, const struct hf_acquire_options *options,
-                 const struct hf_name *names, size_t count, hf_op **ret_op) REQUIRES(hfc_locked)
+static int set_start(hf_client *client, const struct hf_acquire_options *options,
+                     const struct hf_name *names, size_t count, hf_op **ret_op) REQUIRES(hfc_locked)
 {
     struct hfc_many *set;
     int status = hfc_many_new(client, options, (unsigned)count, set_step, &set);
@@ -147,11 +147,11 @@ static int start(hf_client *client, const struct hf_acquire_options *options,
         set->parts[i].name_len = (uint8_t)names[i].len;
         memcpy(set->parts[i].name, names[i].bytes, names[i].len);
     }
-    qsort(set->parts, count, sizeof(set->parts[0]), by_bytes);
+    qsort(set->parts, count, sizeof(set->parts[0]), set_by_bytes);
     for (size_t i = 1; i < count; i++) {
         unsigned one = set->parts[i - 1].index, two = set->parts[i].index;
 
-        if (by_bytes(&set->parts[i - 1], &set->parts[i]))
+        if (set_by_bytes(&set->parts[i - 1], &set->parts[i]))
             continue;
         hfc_op_abandon(&set->whole);
         return hfc_fail(HF_EINVAL, "name each lock once: names %u and %u of the set are the same",
@@ -169,7 +169,7 @@ int hf_acquire_all(hf_client *client, const struct hf_acquire_options *options,
     int status = hfc_client_check(client);
 
     if (status == HF_OK)
-        status = check(options, names, count);
+        status = set_check(options, names, count);
     if (status < 0)
         return status;
     if (!ret_leases)
@@ -177,7 +177,7 @@ int hf_acquire_all(hf_client *client, const struct hf_acquire_options *options,
     hfc_lock(client);
     status = hfc_acquire_check_own(client, options, names, count);
     if (status == HF_OK)
-        status = start(client, options, names, count, &op);
+        status = set_start(client, options, names, count, &op);
     if (status == HF_OK) {
         hfc_acquire_of_thread(op);
         hfc_op_wait(op);
@@ -194,7 +194,7 @@ int hf_acquire_all_start(hf_client *client, const struct hf_acquire_options *opt
     int status = hfc_client_check(client);
 
     if (status == HF_OK)
-        status = check(options, names, count);
+        status = set_check(options, names, count);
     if (status < 0)
         return status;
     if (!ret_op)
@@ -203,7 +203,7 @@ int hf_acquire_all_start(hf_client *client, const struct hf_acquire_options *opt
     if (options->flags & HF_ACQUIRE_BLOCKS)
         status = hfc_acquire_check_own(client, options, names, count);
     if (status == HF_OK)
-        status = start(client, options, names, count, ret_op);
+        status = set_start(client, options, names, count, ret_op);
     if (status == HF_OK)
         hfc_acquire_of_thread(*ret_op);
     hfc_unlock(client);

@@ -21,7 +21,7 @@
  * holder, it is in vain. */
 #define TRIES 4
 
-static void take(struct hfc_many *slots, struct hfc_part *part) REQUIRES(hfc_locked)
+static void slots_take(struct hfc_many *slots, struct hfc_part *part) REQUIRES(hfc_locked)
 {
     hf_op *whole = &slots->whole;
 
@@ -40,7 +40,7 @@ static unsigned slots_of(const struct hfc_many *slots)
     return slots->gate ? slots->count - 1 : slots->count;
 }
 
-static void wait_for_all(struct hfc_many *slots) REQUIRES(hfc_locked)
+static void slots_wait_for_all(struct hfc_many *slots) REQUIRES(hfc_locked)
 {
     slots->trying = false;
     for (unsigned i = 0; i < slots_of(slots); i++) {
@@ -50,21 +50,21 @@ static void wait_for_all(struct hfc_many *slots) REQUIRES(hfc_locked)
     }
 }
 
-static unsigned tries_of(const struct hfc_many *slots)
+static unsigned slots_tries_of(const struct hfc_many *slots)
 {
     unsigned all = slots_of(slots);
 
     return slots->gate && !slots->passed && all > TRIES ? TRIES : all;
 }
 
-static void try_next(struct hfc_many *slots) REQUIRES(hfc_locked)
+static void slots_try_next(struct hfc_many *slots) REQUIRES(hfc_locked)
 {
     hfc_many_drop(&slots->parts[slots->done]);
     slots->done++;
     (void)hfc_many_ask(slots, &slots->parts[slots->done], false);
 }
 
-static void judge_try(struct hfc_many *slots, int64_t now_ns) REQUIRES(hfc_locked)
+static void slots_judge_try(struct hfc_many *slots, int64_t now_ns) REQUIRES(hfc_locked)
 {
     struct hfc_part *part = &slots->parts[slots->done];
     bool refused;
@@ -79,21 +79,21 @@ static void judge_try(struct hfc_many *slots, int64_t now_ns) REQUIRES(hfc_locke
     status = part->op->status;
     refused = status == HF_EBUSY || status == HF_ELOST;
     if (status == HF_OK)
-        take(slots, part);
-    else if (refused && slots->done + 1 < tries_of(slots))
-        try_next(slots);
+        slots_take(slots, part);
+    else if (refused && slots->done + 1 < slots_tries_of(slots))
+        slots_try_next(slots);
     else if (slots->gate && !slots->passed &&
              (refused || (slots->waits && hfc_many_may_pass(status))))
         (void)hfc_many_ask(slots, slots->gate, slots->waits);
     else if (slots->waits && hfc_many_may_pass(status))
-        wait_for_all(slots);
+        slots_wait_for_all(slots);
     else
         hfc_many_end(slots, status, part);
 }
 
 /* --- the gate --------------------------------------------------------------------------------- */
 
-static bool is_same_holder(const hf_op *one, const hf_op *two)
+static bool slots_is_same_holder(const hf_op *one, const hf_op *two)
 {
     const struct hf_wire_holder *a = &one->holder, *b = &two->holder;
 
@@ -102,13 +102,13 @@ static bool is_same_holder(const hf_op *one, const hf_op *two)
 }
 
 /* A try. Who has the gate and a slot has them all; else the rest is tried, too. */
-static void judge_tried_gate(struct hfc_many *slots) REQUIRES(hfc_locked)
+static void slots_judge_tried_gate(struct hfc_many *slots) REQUIRES(hfc_locked)
 {
     struct hfc_part *gate = slots->gate, *part = &slots->parts[slots->done];
 
     if (gate->op->status == HF_OK) {
         hfc_many_keep(gate);
-    } else if (gate->op->status == HF_EBUSY && is_same_holder(gate->op, part->op)) {
+    } else if (gate->op->status == HF_EBUSY && slots_is_same_holder(gate->op, part->op)) {
         hfc_many_end(slots, HF_EBUSY, gate);
         return;
     } else {
@@ -116,12 +116,12 @@ static void judge_tried_gate(struct hfc_many *slots) REQUIRES(hfc_locked)
     }
     slots->passed = true;
     if (slots->done + 1 < slots_of(slots))
-        try_next(slots);
+        slots_try_next(slots);
     else
         hfc_many_end(slots, part->op->status, part);
 }
 
-static void judge_gate(struct hfc_many *slots) REQUIRES(hfc_locked)
+static void slots_judge_gate(struct hfc_many *slots) REQUIRES(hfc_locked)
 {
     struct hfc_part *gate = slots->gate;
     int status = gate->op->status;
@@ -129,7 +129,7 @@ static void judge_gate(struct hfc_many *slots) REQUIRES(hfc_locked)
     if (!gate->op->done)
         return;
     if (!slots->waits) {
-        judge_tried_gate(slots);
+        slots_judge_tried_gate(slots);
     } else if (status == HF_OK) {
         hfc_many_keep(gate);
         hfc_many_drop(&slots->parts[slots->done]);
@@ -146,7 +146,7 @@ static void judge_gate(struct hfc_many *slots) REQUIRES(hfc_locked)
 
 /* --- all of them ------------------------------------------------------------------------------ */
 
-static void judge_waits(struct hfc_many *slots) REQUIRES(hfc_locked)
+static void slots_judge_waits(struct hfc_many *slots) REQUIRES(hfc_locked)
 {
     struct hfc_part *failed = NULL;
 
@@ -158,7 +158,7 @@ static void judge_waits(struct hfc_many *slots) REQUIRES(hfc_locked)
         if (!part->op->done)
             continue;
         if (part->op->status == HF_OK) {
-            take(slots, part);
+            slots_take(slots, part);
             return;
         }
         failed = part;
@@ -176,15 +176,15 @@ static void judge_waits(struct hfc_many *slots) REQUIRES(hfc_locked)
 static void slots_step(struct hfc_many *slots, int64_t now_ns) REQUIRES(hfc_locked)
 {
     if (slots->gate && slots->gate->op)
-        judge_gate(slots);
+        slots_judge_gate(slots);
     else if (slots->trying)
-        judge_try(slots, now_ns);
+        slots_judge_try(slots, now_ns);
     else
-        judge_waits(slots);
+        slots_judge_waits(slots);
 }
 
 /* Callers should not all begin with the same slot. */
-static unsigned first_of(unsigned slots)
+static unsigned slots_first_of(unsigned slots)
 {
     uint32_t random;
 
@@ -193,11 +193,11 @@ static unsigned first_of(unsigned slots)
     return random % slots;
 }
 
-static int start(hf_client *client, const struct hf_acquire_options *options, unsigned slots,
-                 bool gate, hf_op **ret_op) REQUIRES(hfc_locked)
+static int slots_start(hf_client *client, const struct hf_acquire_options *options, unsigned slots,
+                       bool gate, hf_op **ret_op) REQUIRES(hfc_locked)
 {
     struct hfc_many *many;
-    unsigned first = first_of(slots);
+    unsigned first = slots_first_of(slots);
     int status = hfc_many_new(client, options, slots + gate, slots_step, &many);
 
     if (status < 0)
@@ -215,14 +215,14 @@ static int start(hf_client *client, const struct hf_acquire_options *options, un
     return HF_OK;
 }
 
-static int acquire(hf_client *client, const struct hf_acquire_options *options, unsigned slots,
-                   bool gate, hf_lease **ret_lease)
+static int slots_acquire(hf_client *client, const struct hf_acquire_options *options,
+                         unsigned slots, bool gate, hf_lease **ret_lease)
 {
     hf_op *op;
     int status;
 
     hfc_lock(client);
-    status = start(client, options, slots, gate, &op);
+    status = slots_start(client, options, slots, gate, &op);
     if (status == HF_OK) {
         hfc_op_wait(op);
         status = op->kind->result(op, ret_lease);
@@ -232,8 +232,8 @@ static int acquire(hf_client *client, const struct hf_acquire_options *options, 
     return status;
 }
 
-static int acquire_start(hf_client *client, const struct hf_acquire_options *options,
-                         unsigned slots, bool gate, hf_op **ret_op)
+static int slots_acquire_start(hf_client *client, const struct hf_acquire_options *options,
+                               unsigned slots, bool gate, hf_op **ret_op)
 {
     int status = hfc_client_check(client);
 
@@ -244,7 +244,7 @@ static int acquire_start(hf_client *client, const struct hf_acquire_options *opt
     if (!ret_op)
         return hfc_fail(HF_EINVAL, "ret_op is NULL");
     hfc_lock(client);
-    status = start(client, options, slots, gate, ret_op);
+    status = slots_start(client, options, slots, gate, ret_op);
     if (status == HF_OK)
         hfc_timer_pull(client, hfc_op_next(*ret_op));
     hfc_unlock(client);
@@ -262,7 +262,7 @@ int hf_acquire_slot(hf_client *client, const struct hf_acquire_options *options,
         return status;
     if (!ret_lease || !ret_slot)
         return hfc_fail(HF_EINVAL, "hf_acquire_slot: an argument is NULL");
-    status = acquire(client, options, slots, false, ret_lease);
+    status = slots_acquire(client, options, slots, false, ret_lease);
     if (status == HF_OK)
         *ret_slot = (unsigned)hf_slot_number(*ret_lease);
     return status;
@@ -271,7 +271,7 @@ int hf_acquire_slot(hf_client *client, const struct hf_acquire_options *options,
 int hf_acquire_slot_start(hf_client *client, const struct hf_acquire_options *options,
                           unsigned slots, hf_op **ret_op)
 {
-    return acquire_start(client, options, slots, false, ret_op);
+    return slots_acquire_start(client, options, slots, false, ret_op);
 }
 
 int hf_acquire_shared(hf_client *client, const struct hf_acquire_options *options, unsigned slots,
@@ -286,13 +286,13 @@ int hf_acquire_shared(hf_client *client, const struct hf_acquire_options *option
         return status;
     if (!ret_lease)
         return hfc_fail(HF_EINVAL, "ret_lease is NULL");
-    return acquire(client, options, slots, true, ret_lease);
+    return slots_acquire(client, options, slots, true, ret_lease);
 }
 
 int hf_acquire_shared_start(hf_client *client, const struct hf_acquire_options *options,
                             unsigned slots, hf_op **ret_op)
 {
-    return acquire_start(client, options, slots ? slots : HF_SET_MAX, true, ret_op);
+    return slots_acquire_start(client, options, slots ? slots : HF_SET_MAX, true, ret_op);
 }
 
 int hf_slot_number(const hf_lease *handle)

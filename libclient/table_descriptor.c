@@ -10,14 +10,15 @@
 
 #define PATIENCE_NS (INT64_C(2) * HF_NS_PER_SEC)
 
-static void keep_table(const int fds[HF_WELCOME_FDS])
+static void descriptor_keep_table(const int fds[HF_WELCOME_FDS])
 {
     for (int i = 0; i < HF_WELCOME_FDS; i++)
         if (i != HF_FD_TABLE)
             close(fds[i]);
 }
 
-static int ask_for_table(const struct hfc_place *place, int *ret_fd, char *why, size_t why_size)
+static int descriptor_ask_for_table(const struct hfc_place *place, int *ret_fd, char *why,
+                                    size_t why_size)
 {
     static const uint8_t no_cookie[HF_COOKIE_LEN];
     const int64_t until = hfc_now() + PATIENCE_NS;
@@ -42,7 +43,7 @@ static int ask_for_table(const struct hfc_place *place, int *ret_fd, char *why, 
     close(sock);
     if (status < 0)
         return status;
-    keep_table(fds);
+    descriptor_keep_table(fds);
     *ret_fd = fds[HF_FD_TABLE];
     return HF_OK;
 }
@@ -58,6 +59,6 @@ int hfc_table_descriptor(const char *agent, int *ret_fd, char *why, size_t why_s
     }
     status = HF_ENOAGENT;
     for (int i = 0; i < count && status == HF_ENOAGENT; i++)
-        status = ask_for_table(&places[i], ret_fd, why, why_size);
+        status = descriptor_ask_for_table(&places[i], ret_fd, why, why_size);
     return status;
 }

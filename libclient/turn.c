@@ -39,7 +39,7 @@ uint32_t hfc_turn(hf_client *client)
 
 /* A handler that ran ends blocking calls, as with flock(2), unless it was installed with SA_RESTART.
  * The kernel does not tell which handler ran: one without SA_RESTART that may have run is enough. */
-static bool may_handlers_interrupt(void)
+static bool turn_may_handlers_interrupt(void)
 {
     for (int i = 1; i <= SIGRTMAX; i++) {
         struct sigaction action;
@@ -60,7 +60,8 @@ enum waking {
     WAKING_SIGNAL, /* a handler has run */
 };
 
-static enum waking sleep_on(struct hfc_session *session, bool up, uint32_t seen, int64_t span_ns)
+static enum waking turn_sleep_on(struct hfc_session *session, bool up, uint32_t seen,
+                                 int64_t span_ns)
 {
     struct pollfd p = {.fd = session->sock.fd, .events = POLLIN};
     bool signal;
@@ -94,14 +95,14 @@ bool hfc_sleep(hf_client *client, uint32_t seen, int64_t until_ns)
         struct timespec t = {.tv_nsec = slice};
 
         hfc_unlock(client);
-        interrupted = nanosleep(&t, NULL) < 0 && errno == EINTR && may_handlers_interrupt();
+        interrupted = nanosleep(&t, NULL) < 0 && errno == EINTR && turn_may_handlers_interrupt();
         hfc_lock(client);
         return interrupted;
     }
     session->refs++; /* keeps rings and descriptors while nobody holds the lock for them */
     hfc_unlock(client);
-    woken = sleep_on(session, up, seen, slice);
-    interrupted = woken == WAKING_SIGNAL && may_handlers_interrupt();
+    woken = turn_sleep_on(session, up, seen, slice);
+    interrupted = woken == WAKING_SIGNAL && turn_may_handlers_interrupt();
     hfc_lock(client);
     if (woken == WAKING_NEWS && up && session->refs > HF_RING_WAKES) /* each sleeper has one */
         hf_ring_wake_others(&session->ring);

@@ -16,13 +16,13 @@ struct hf_view {
 };
 
 /* An ordinary user's, who may truncate it at any time. The system's agent is everybody's to trust. */
-static bool is_anothers(const struct hfc_place *place)
+static bool view_is_anothers(const struct hfc_place *place)
 {
     return strncmp(place->table, "/holdfast-", strlen("/holdfast-")) == 0 &&
            place->table_owner != geteuid();
 }
 
-static int refresh(hf_view *view)
+static int view_refresh(hf_view *view)
 {
     return hf_table_refresh(&view->table) < 0
                ? hfc_fail(HF_ETABLE, "the agent's table cannot be read any more: open it again")
@@ -53,7 +53,7 @@ int hf_view_open(const char *agent, hf_view **ret_view)
         if (!*place->table)
             break;
         (void)snprintf(view->shm_name, sizeof(view->shm_name), "%s", place->table);
-        status = (is_anothers(place) ? hf_table_open_copy : hf_table_open_waiting)(
+        status = (view_is_anothers(place) ? hf_table_open_copy : hf_table_open_waiting)(
             place->table, place->table_owner, &view->table, why, sizeof(why));
         if (status != HF_ENOAGENT)
             break;
@@ -74,7 +74,7 @@ void hf_view_close(hf_view *view)
     free(view);
 }
 
-static void fill(const hf_view *view, const struct hf_slot_view *slot, struct hf_info *info)
+static void view_fill(const hf_view *view, const struct hf_slot_view *slot, struct hf_info *info)
 {
     const struct hf_slot *at = &view->table.slots[slot->slot];
 
@@ -101,7 +101,7 @@ static void fill(const hf_view *view, const struct hf_slot_view *slot, struct hf
 }
 
 /* A released lease is not shown; a lost one is shown as lost until its slot is reused. */
-static bool is_shown(const struct hf_slot_view *slot)
+static bool view_is_shown(const struct hf_slot_view *slot)
 {
     return slot->state >= HF_SLOT_HELD && slot->state <= HF_SLOT_LOST;
 }
@@ -115,15 +115,15 @@ int hf_view_find(hf_view *view, const void *name, size_t name_len, struct hf_inf
         return hfc_fail(HF_EINVAL, "hf_view_find: begin with HF_INFO_INIT, which sets the size");
     if (!name || name_len == 0 || name_len > HF_NAME_MAX)
         return hfc_fail(HF_ENAME, NULL);
-    status = refresh(view);
+    status = view_refresh(view);
     if (status < 0)
         return status;
     status = hf_index_find(&view->table, name, name_len, &slot);
-    if (status == HF_OK && !is_shown(&slot))
+    if (status == HF_OK && !view_is_shown(&slot))
         status = HF_ENOTHELD;
     if (status < 0)
         return hfc_fail(status, NULL);
-    fill(view, &slot, info);
+    view_fill(view, &slot, info);
     return HF_OK;
 }
 
@@ -134,7 +134,7 @@ int hf_view_walk(hf_view *view, int (*fn)(const struct hf_info *info, void *arg)
 
     if (!view || !fn)
         return hfc_fail(HF_EINVAL, "hf_view_walk: an argument is NULL");
-    status = refresh(view);
+    status = view_refresh(view);
     if (status < 0)
         return status;
     used = atomic_load(&view->table.header->slots_used);
@@ -146,9 +146,9 @@ int hf_view_walk(hf_view *view, int (*fn)(const struct hf_info *info, void *arg)
         int stop;
 
         /* A slot that cannot be read (its writer was killed inside) must not hide the others. */
-        if (hf_slot_read(&view->table, i, &slot) < 0 || !is_shown(&slot))
+        if (hf_slot_read(&view->table, i, &slot) < 0 || !view_is_shown(&slot))
             continue;
-        fill(view, &slot, &info);
+        view_fill(view, &slot, &info);
         stop = fn(&info, arg);
         if (stop)
             return stop;
@@ -164,7 +164,7 @@ int hf_view_heartbeat_ns(hf_view *view, int64_t *ret_ns)
 
     if (!view || !ret_ns)
         return hfc_fail(HF_EINVAL, "hf_view_heartbeat_ns: an argument is NULL");
-    status = refresh(view);
+    status = view_refresh(view);
     if (status < 0)
         return status;
     header = view->table.header;

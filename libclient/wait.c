@@ -43,7 +43,7 @@ static const struct hfc_kind losing_kind = {.wire_op = HF_OP_LOSING, .one_way = 
 static const struct hfc_kind ask_kind = {.wire_op = HF_OP_ASK, .steady = true};
 
 /* One way: the agent does not answer. */
-static int tell(hf_lease *handle, uint32_t flags)
+static int wait_tell(hf_lease *handle, uint32_t flags)
 {
     struct hfc_lease *lease = hfc_lease_of(handle);
     hf_client *client;
@@ -72,12 +72,12 @@ static int tell(hf_lease *handle, uint32_t flags)
 
 int hf_begin_losing(hf_lease *lease)
 {
-    return tell(lease, 0);
+    return wait_tell(lease, 0);
 }
 
 int hf_begin_killing(hf_lease *lease)
 {
-    return tell(lease, HF_REQ_KILLING);
+    return wait_tell(lease, HF_REQ_KILLING);
 }
 
 int hf_ask(hf_client *client, const void *name, size_t name_len)

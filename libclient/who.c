@@ -6,7 +6,8 @@
 
 #include "shm/hex.h"
 
-static void fill(const struct hf_completion_entry *found, uint32_t nodes, struct hf_who_info *who)
+static void who_fill(const struct hf_completion_entry *found, uint32_t nodes,
+                     struct hf_who_info *who)
 {
     *who = (struct hf_who_info){.size = sizeof(*who),
                                 .state = found->query_outcome,
@@ -22,7 +23,7 @@ static void fill(const struct hf_completion_entry *found, uint32_t nodes, struct
 }
 
 /* From the session, so from the agent that answered. */
-static uint32_t nodes_of(const hf_client *client) REQUIRES(hfc_locked)
+static uint32_t who_nodes_of(const hf_client *client) REQUIRES(hfc_locked)
 {
     return client->link == HFC_LINK_UP ? client->session->map->table.header->nodes : 0;
 }
@@ -43,7 +44,7 @@ struct question {
     uint8_t id[HF_KEY_ID_LEN];
 };
 
-static void wait_for(hf_op *op, int64_t wait_ms) REQUIRES(hfc_locked)
+static void who_wait_for(hf_op *op, int64_t wait_ms) REQUIRES(hfc_locked)
 {
     op->entry.flags = HF_REQ_WAIT;
     op->deadline_ns = HFC_NEVER;
@@ -53,7 +54,7 @@ static void wait_for(hf_op *op, int64_t wait_ms) REQUIRES(hfc_locked)
     op->give_up_ns = hfc_after(op->deadline_ns, HFC_GRACE_NS);
 }
 
-static hf_op *op_of(hf_client *client, const struct question *q) REQUIRES(hfc_locked)
+static hf_op *who_op_of(hf_client *client, const struct question *q) REQUIRES(hfc_locked)
 {
     hf_op *op = hfc_op_new(client, q->kind);
 
@@ -68,12 +69,12 @@ static hf_op *op_of(hf_client *client, const struct question *q) REQUIRES(hfc_lo
     op->deadline_ns = op->start_ns;
     op->give_up_ns = op->start_ns + hfc_op_patience(client);
     if (q->wait_ms != 0)
-        wait_for(op, q->wait_ms);
+        who_wait_for(op, q->wait_ms);
     return op;
 }
 
 /* Waits for the answer, keeps its sentence, and frees the op. */
-static int collect(hf_op *op) REQUIRES(hfc_locked)
+static int who_collect(hf_op *op) REQUIRES(hfc_locked)
 {
     bool conflict;
     int status;
@@ -87,23 +88,23 @@ static int collect(hf_op *op) REQUIRES(hfc_locked)
 
 /* Waits for the answer. `ret_found` has what is known even after a failure, else HF_QUERY_NONE;
  * `ret_nodes`: the number of nodes. */
-static int ask(hf_client *client, const struct question *q, struct hf_completion_entry *ret_found,
-               uint32_t *ret_nodes)
+static int who_ask(hf_client *client, const struct question *q,
+                   struct hf_completion_entry *ret_found, uint32_t *ret_nodes)
 {
     hf_op *op;
     int status;
 
     *ret_found = (struct hf_completion_entry){.query_outcome = HF_QUERY_NONE};
     hfc_lock(client);
-    op = op_of(client, q);
+    op = who_op_of(client, q);
     if (!op) {
         hfc_unlock(client);
         return hfc_fail(HF_ENOMEM, NULL);
     }
     op->found = ret_found;
     hfc_op_begin(op);
-    status = collect(op);
-    *ret_nodes = nodes_of(client);
+    status = who_collect(op);
+    *ret_nodes = who_nodes_of(client);
     hfc_unlock(client);
     return status;
 }
@@ -119,9 +120,9 @@ int hf_who(hf_client *client, const void *name, size_t name_len, struct hf_who_i
         return status;
     if (!who || who->size < sizeof(*who))
         return hfc_fail(HF_EINVAL, "hf_who: begin with HF_WHO_INFO_INIT, which sets the size");
-    status = ask(client, &q, &found, &nodes);
+    status = who_ask(client, &q, &found, &nodes);
     if (found.query_outcome != HF_QUERY_NONE)
-        fill(&found, nodes, who);
+        who_fill(&found, nodes, who);
     return status;
 }
 
@@ -143,7 +144,7 @@ int hf_wait_free(hf_client *client, const void *name, size_t name_len, int64_t w
     if (wait_ms < -1)
         return hfc_fail(HF_EINVAL, "give -1 as wait_ms to wait without limit, not %" PRId64,
                         wait_ms);
-    status = ask(client, &q, &found, &nodes);
+    status = who_ask(client, &q, &found, &nodes);
     if (status == HF_ETIMEDOUT &&
         (found.query_outcome == HF_QUERY_HELD || found.query_outcome == HF_QUERY_SPLIT))
         hfc_keep_conflict(&found.holder);
@@ -171,8 +172,8 @@ int hf_force(hf_client *client, const void *name, size_t name_len, const struct 
     if (!seen->holder.fence && hf_key_id_bytes(seen->id, q.id) < 0)
         return hfc_fail(HF_EINVAL, "give an id of 40 hex digits: '%.40s' is none", seen->id);
     q.fence = seen->holder.fence;
-    status = ask(client, &q, &found, &nodes);
+    status = who_ask(client, &q, &found, &nodes);
     if (now && found.query_outcome != HF_QUERY_NONE)
-        fill(&found, nodes, now);
+        who_fill(&found, nodes, now);
     return status;
 }

@@ -18,7 +18,7 @@ void hf_assert_hear(void (*hear)(const char *text))
     told = hear;
 }
 
-static void write_line(const char *text)
+static void assert_write_line(const char *text)
 {
     static const char head[] = "holdfast: assertion failed in ";
 
@@ -46,6 +46,6 @@ void hf_assert_failed(const char *function, int line, const char *expression, co
     va_end(args);
     length = strlen(text);
     memcpy(text + length, ")", 2);
-    (told ? told : write_line)(text);
+    (told ? told : assert_write_line)(text);
     abort();
 }

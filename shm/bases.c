@@ -29,7 +29,7 @@ const char *hf_agent_or_default(const char *agent)
     return agent && *agent ? agent : HF_DEFAULT_AGENT;
 }
 
-static int fill(struct hf_base *base, const char *dir, const char *sub)
+static int bases_fill(struct hf_base *base, const char *dir, const char *sub)
 {
     int length = snprintf(base->dir, sizeof(base->dir), "%s%s", dir, sub);
 
@@ -41,7 +41,7 @@ static int fill(struct hf_base *base, const char *dir, const char *sub)
 }
 
 /* Whoever comes by su or "sudo -E" still has the directory of the user before. One that is not there may be made later. */
-static bool is_ours(const char *dir)
+static bool bases_is_ours(const char *dir)
 {
     struct stat st;
 
@@ -52,7 +52,7 @@ const char *hf_user_dir(char room[HF_USER_DIR_SIZE])
 {
     const char *xdg = secure_getenv("XDG_RUNTIME_DIR");
 
-    if (xdg && *xdg && is_ours(xdg))
+    if (xdg && *xdg && bases_is_ours(xdg))
         return xdg;
     if (geteuid() == 0)
         return NULL;
@@ -67,15 +67,15 @@ int hf_bases(struct hf_base ret_bases[HF_BASES_MAX])
     int count = 0;
 
     if (only && *only) {
-        int rc = fill(&ret_bases[0], only, "");
+        int rc = bases_fill(&ret_bases[0], only, "");
 
         ret_bases[0].alone = true;
         return rc < 0 ? HF_EINVAL : 1;
     }
     own = hf_user_dir(room);
-    if (own && fill(&ret_bases[count++], own, "/holdfast") < 0)
+    if (own && bases_fill(&ret_bases[count++], own, "/holdfast") < 0)
         return HF_EINVAL;
-    (void)fill(&ret_bases[count], HF_SYSTEM_BASE, "");
+    (void)bases_fill(&ret_bases[count], HF_SYSTEM_BASE, "");
     ret_bases[count].system = true;
     ret_bases[count].owner = hf_system_owner();
     return count + 1;

@@ -17,7 +17,7 @@ static const struct {
 };
 
 /* isdigit() depends on the locale. */
-static bool is_digit(char c)
+static bool duration_is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
@@ -28,16 +28,16 @@ int hf_duration_parse(const char *text, int64_t most_ms, int64_t *ret_ms, bool *
     int64_t whole = 0, fraction = 0, scale = 1;
     const char *p = text;
 
-    if (!is_digit(*p) && !(*p == '.' && is_digit(p[1])))
+    if (!duration_is_digit(*p) && !(*p == '.' && duration_is_digit(p[1])))
         return HF_EINVAL;
-    for (; is_digit(*p); p++) {
+    for (; duration_is_digit(*p); p++) {
         whole = whole * 10 + (*p - '0');
         if (whole > most_ms)
             return HF_EINVAL;
     }
-    if (*p == '.' && !is_digit(*++p))
+    if (*p == '.' && !duration_is_digit(*++p))
         return HF_EINVAL;
-    for (; is_digit(*p); p++) {
+    for (; duration_is_digit(*p); p++) {
         if (scale == SCALE_MOST)
             continue;
         fraction = fraction * 10 + (*p - '0');

@@ -18,7 +18,7 @@ void hf_hex_text(const void *bytes, size_t len, char *ret_text)
 }
 
 /* -1: no hex digit. */
-static int value_of(char digit)
+static int hex_value_of(char digit)
 {
     if (digit >= '0' && digit <= '9')
         return digit - '0';
@@ -30,8 +30,8 @@ int hf_hex_bytes(const char *text, size_t len, void *ret_bytes)
     uint8_t *byte = ret_bytes;
 
     for (size_t i = 0; i < len; i++) {
-        int high = value_of(text[2 * i]);
-        int low = high < 0 ? -1 : value_of(text[2 * i + 1]);
+        int high = hex_value_of(text[2 * i]);
+        int low = high < 0 ? -1 : hex_value_of(text[2 * i + 1]);
 
         if (low < 0)
             return HF_EINVAL;

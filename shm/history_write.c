@@ -6,7 +6,7 @@
 #include "shm/index.h"
 #include "shm/row.h"
 
-static uint64_t highest_number(const struct hf_table *table, enum hf_event_ring ring)
+static uint64_t history_write_highest_number(const struct hf_table *table, enum hf_event_ring ring)
 {
     uint64_t highest = 0;
 
@@ -19,7 +19,7 @@ static uint64_t highest_number(const struct hf_table *table, enum hf_event_ring 
     return highest;
 }
 
-static uint32_t highest_renewal(const struct hf_table *table, uint32_t node)
+static uint32_t history_write_highest_renewal(const struct hf_table *table, uint32_t node)
 {
     uint32_t highest = 0;
 
@@ -39,14 +39,14 @@ uint64_t hf_history_begin(struct hf_table *table)
     uint64_t highest = 0;
 
     for (int ring = 0; ring < HF_EVENT_RINGS; ring++) {
-        uint64_t number = highest_number(table, (enum hf_event_ring)ring);
+        uint64_t number = history_write_highest_number(table, (enum hf_event_ring)ring);
 
         table->events_written[ring] = hf_events_written(table, (enum hf_event_ring)ring);
         if (number > highest)
             highest = number;
     }
     for (uint32_t node = 0; node < HF_NODES_MAX; node++)
-        table->renewals_written[node] = highest_renewal(table, node);
+        table->renewals_written[node] = history_write_highest_renewal(table, node);
     return highest;
 }
 

@@ -13,7 +13,7 @@ struct area {
 
 /* (!) Entries without memory are a hole, whose access raises SIGBUS when /dev/shm is full. No agent
  * points there, but damage may. */
-static bool area_to_read(const struct hf_table *table, struct area *ret_area)
+static bool index_find_area_to_read(const struct hf_table *table, struct area *ret_area)
 {
     const struct hf_table_header *header = table->header;
     uint32_t word = atomic_load_explicit(&header->index_area, memory_order_acquire);
@@ -86,7 +86,7 @@ int hf_index_find(const struct hf_table *table, const void *name, size_t name_le
         struct area area;
         int status;
 
-        if (!area_to_read(table, &area))
+        if (!index_find_area_to_read(table, &area))
             return HF_ETABLE;
         status = find_in(table, area, hash, name, name_len, ret_view);
         if (status != HF_ENOTHELD)

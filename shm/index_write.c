@@ -20,7 +20,7 @@ uint32_t hf_index_size_for(uint32_t capacity)
 }
 
 /* The writer's own counts. */
-static void check(const struct hf_table *table)
+static void index_write_check(const struct hf_table *table)
 {
     hf_assert(table->index_size && (table->index_size & (table->index_size - 1)) == 0,
               "index_size %u", (unsigned)table->index_size);
@@ -34,25 +34,25 @@ static void check(const struct hf_table *table)
               (unsigned)table->slots_there, (unsigned)table->slot_room);
 }
 
-static hf_index_entry *area_of(const struct hf_table *table, uint32_t area)
+static hf_index_entry *index_write_area_of(const struct hf_table *table, uint32_t area)
 {
     hf_assert(area <= 1, "area %u", (unsigned)area);
     return table->index + (size_t)area * table->index_room;
 }
 
-static uint32_t number_in_use(const struct hf_table *table)
+static uint32_t index_write_number_in_use(const struct hf_table *table)
 {
     return GET(table->header->index_area) & 1;
 }
 
-static hf_index_entry *area_in_use(const struct hf_table *table)
+static hf_index_entry *index_write_area_in_use(const struct hf_table *table)
 {
-    return area_of(table, number_in_use(table));
+    return index_write_area_of(table, index_write_number_in_use(table));
 }
 
 /* Puts an entry into the first place that is empty or a tombstone, unless it is there already. */
-static bool put(hf_index_entry *area, uint32_t size, uint32_t hash, uint32_t slot,
-                bool *ret_was_tomb)
+static bool index_write_put(hf_index_entry *area, uint32_t size, uint32_t hash, uint32_t slot,
+                            bool *ret_was_tomb)
 {
     const uint64_t wanted = (uint64_t)hash << 32 | (slot + 1);
     hf_index_entry *free_place = NULL;
@@ -77,7 +77,7 @@ static bool put(hf_index_entry *area, uint32_t size, uint32_t hash, uint32_t slo
     return true;
 }
 
-static void empty(hf_index_entry *area, uint32_t size)
+static void index_write_empty(hf_index_entry *area, uint32_t size)
 {
     for (uint32_t i = 0; i < size; i++)
         SET(area[i], 0);
@@ -85,30 +85,30 @@ static void empty(hf_index_entry *area, uint32_t size)
 
 /* The area that readers do not use now, emptied. A reader that still uses it began before the last flip: it sees
  * `index_seq` changed and does not trust its miss. */
-static hf_index_entry *begin_rebuild(struct hf_table *table, uint32_t size)
+static hf_index_entry *index_write_begin_rebuild(struct hf_table *table, uint32_t size)
 {
-    hf_index_entry *area = area_of(table, !number_in_use(table));
+    hf_index_entry *area = index_write_area_of(table, !index_write_number_in_use(table));
 
     hf_assert(size <= table->index_there, "size %u, index_there %u", (unsigned)size,
               (unsigned)table->index_there);
-    empty(area, size);
+    index_write_empty(area, size);
     return area;
 }
 
 /* One store for both: entries of one area mean nothing in the other. */
-static void lead_to(struct hf_table *table, uint32_t area, uint32_t size)
+static void index_write_lead_to(struct hf_table *table, uint32_t area, uint32_t size)
 {
     SET(table->header->index_area, hf_index_area_word(area, size));
     table->index_size = size;
 }
 
-static void flip(struct hf_table *table, uint32_t size)
+static void index_write_flip(struct hf_table *table, uint32_t size)
 {
     struct hf_table_header *header = table->header;
     uint32_t seq = GET(header->index_seq) | 1; /* already odd if a writer was killed here */
 
     SET(header->index_seq, seq);
-    lead_to(table, !number_in_use(table), size);
+    index_write_lead_to(table, !index_write_number_in_use(table), size);
     SET(header->index_seq, seq + 1);
     table->index_tombs = 0;
 }
@@ -116,10 +116,10 @@ static void flip(struct hf_table *table, uint32_t size)
 /* Rebuilds the index in that size, without its tombstones. An entry carries its whole hash, so no slot has to be
  * read. If an entry finds no place, the area in use stays until as many more tombstones have come: they only make
  * lookups slower. */
-static void compact(struct hf_table *table, uint32_t size)
+static void index_write_compact(struct hf_table *table, uint32_t size)
 {
-    const hf_index_entry *from = area_in_use(table);
-    hf_index_entry *to = begin_rebuild(table, size);
+    const hf_index_entry *from = index_write_area_in_use(table);
+    hf_index_entry *to = index_write_begin_rebuild(table, size);
 
     table->index_tried = size;
     for (uint32_t i = 0; i < table->index_size; i++) {
@@ -127,24 +127,25 @@ static void compact(struct hf_table *table, uint32_t size)
         bool was_tomb;
 
         if (entry != 0 && hf_index_slot_of(entry) != HF_INDEX_TOMB &&
-            !put(to, size, hf_index_hash_of(entry), hf_index_slot_of(entry) - 1, &was_tomb)) {
+            !index_write_put(to, size, hf_index_hash_of(entry), hf_index_slot_of(entry) - 1,
+                             &was_tomb)) {
             table->index_tombs = 0;
             return;
         }
     }
-    flip(table, size);
+    index_write_flip(table, size);
 }
 
 /* The slots that have memory now may need a larger index: hf_table_take_slots() took the memory for it. */
-static void keep_pace(struct hf_table *table)
+static void index_write_keep_pace(struct hf_table *table)
 {
     uint32_t size = hf_index_size_for(table->slots_there);
 
     if (size > table->index_size && size > table->index_tried)
-        compact(table, size);
+        index_write_compact(table, size);
 }
 
-static void raise_slots_used(struct hf_table *table, uint32_t slot)
+static void index_write_raise_slots_used(struct hf_table *table, uint32_t slot)
 {
     hf_assert(slot < table->slots_there, "slot %u of %u", (unsigned)slot,
               (unsigned)table->slots_there);
@@ -159,11 +160,11 @@ int hf_index_add(struct hf_table *table, const void *name, size_t name_len, uint
 
     if (name_len < 1 || name_len > HF_NAME_MAX || slot >= table->slots_there)
         return HF_EINVAL;
-    keep_pace(table);
-    check(table);
+    index_write_keep_pace(table);
+    index_write_check(table);
     hash = hf_name_hash(table->header->index_key, name, name_len);
-    raise_slots_used(table, slot);
-    if (!put(area_in_use(table), table->index_size, hash, slot, &was_tomb))
+    index_write_raise_slots_used(table, slot);
+    if (!index_write_put(index_write_area_in_use(table), table->index_size, hash, slot, &was_tomb))
         return HF_EFULL; /* tombstones are reused: a rebuild would find no more room */
     if (was_tomb && table->index_tombs > 0)
         table->index_tombs--;
@@ -172,12 +173,12 @@ int hf_index_add(struct hf_table *table, const void *name, size_t name_len, uint
 
 void hf_index_remove(struct hf_table *table, const void *name, size_t name_len, uint32_t slot)
 {
-    hf_index_entry *area = area_in_use(table);
+    hf_index_entry *area = index_write_area_in_use(table);
     uint32_t hash;
 
     if (name_len < 1 || name_len > HF_NAME_MAX)
         return;
-    check(table);
+    index_write_check(table);
     hash = hf_name_hash(table->header->index_key, name, name_len);
     for (uint32_t probe = 0; probe < HF_INDEX_PROBES; probe++) {
         hf_index_entry *place = &area[hf_index_place(hash, probe, table->index_size)];
@@ -189,7 +190,7 @@ void hf_index_remove(struct hf_table *table, const void *name, size_t name_len, 
             continue;
         SET(*place, HF_INDEX_TOMB);
         if (++table->index_tombs >= table->index_size / 4)
-            compact(table, table->index_size);
+            index_write_compact(table, table->index_size);
         return;
     }
 }
@@ -206,7 +207,7 @@ void hf_index_unindexed(struct hf_table *table, int more)
 void hf_index_rebuild(struct hf_table *table)
 {
     uint32_t size = hf_index_size_for(table->slots_there), left_out = 0;
-    hf_index_entry *area = begin_rebuild(table, size);
+    hf_index_entry *area = index_write_begin_rebuild(table, size);
 
     SET(table->header->slots_used, 0);
     for (uint32_t slot = 0; slot < table->slots_there; slot++) {
@@ -215,12 +216,13 @@ void hf_index_rebuild(struct hf_table *table)
 
         if (hf_slot_read(table, slot, &view) != 0)
             continue;
-        if (!put(area, size, hf_name_hash(table->header->index_key, view.name, view.name_len), slot,
-                 &was_tomb))
+        if (!index_write_put(area, size,
+                             hf_name_hash(table->header->index_key, view.name, view.name_len), slot,
+                             &was_tomb))
             left_out++;
-        raise_slots_used(table, slot);
+        index_write_raise_slots_used(table, slot);
     }
     SET(table->header->unindexed, left_out);
-    flip(table, size);
-    check(table);
+    index_write_flip(table, size);
+    index_write_check(table);
 }

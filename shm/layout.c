@@ -6,7 +6,7 @@
 #include "shm/wire.h"
 
 /* FNV-1a, a 32-bit number at a time. */
-static uint64_t mix(uint64_t hash, const uint32_t *numbers, size_t count)
+static uint64_t layout_mix(uint64_t hash, const uint32_t *numbers, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         for (int shift = 0; shift < 32; shift += 8)
@@ -14,7 +14,7 @@ static uint64_t mix(uint64_t hash, const uint32_t *numbers, size_t count)
     return hash;
 }
 
-static uint64_t mix_byte_order(void)
+static uint64_t layout_mix_byte_order(void)
 {
     const union {
         uint32_t number;
@@ -22,7 +22,7 @@ static uint64_t mix_byte_order(void)
     } probe = {0x01020304};
     const uint32_t order[] = {probe.bytes[0], probe.bytes[1], probe.bytes[2], probe.bytes[3]};
 
-    return mix(UINT64_C(0xcbf29ce484222325), order, HF_LENGTH(order));
+    return layout_mix(UINT64_C(0xcbf29ce484222325), order, HF_LENGTH(order));
 }
 
 #define AT(type, member) ((uint32_t)offsetof(struct type, member))
@@ -70,7 +70,7 @@ uint64_t hf_layout_fingerprint(void)
         AT(hf_table_header, slots_there), AT(hf_table_header, unindexed),
         AT(hf_table_header, agent_name), AT(hf_table_header, host), AT(hf_table_header, sections)};
 
-    return mix(mix_byte_order(), numbers, HF_LENGTH(numbers));
+    return layout_mix(layout_mix_byte_order(), numbers, HF_LENGTH(numbers));
 }
 
 uint64_t hf_wire_fingerprint(void)
@@ -107,5 +107,5 @@ uint64_t hf_wire_fingerprint(void)
         AT(hf_completions_page, request_head), AT(hf_completions_page, need_wake),
         AT(hf_completions_page, wake)};
 
-    return mix(mix_byte_order(), numbers, HF_LENGTH(numbers));
+    return layout_mix(layout_mix_byte_order(), numbers, HF_LENGTH(numbers));
 }

@@ -10,13 +10,13 @@
 #define VALUE_MASK ((UINT64_C(1) << VALUE_BITS) - 1)
 
 /* One writing thread: no locked instruction is needed. */
-static void add(_Atomic uint64_t *word, uint64_t n)
+static void measures_add(_Atomic uint64_t *word, uint64_t n)
 {
     atomic_store_explicit(word, atomic_load_explicit(word, memory_order_relaxed) + n,
                           memory_order_relaxed);
 }
 
-static uint64_t load(const _Atomic uint64_t *word)
+static uint64_t measures_load(const _Atomic uint64_t *word)
 {
     return atomic_load_explicit(word, memory_order_relaxed);
 }
@@ -37,11 +37,11 @@ void hf_histogram_add(struct hf_table *table, enum hf_histogram_of which, int64_
     struct hf_histogram *h = &table->measures->histogram[which];
 
     hf_assert((unsigned)which < HF_HISTOGRAM_ROOM, "histogram %d", (int)which);
-    add(&h->bucket[hf_bucket_of(ns)], 1);
-    add(&h->sum_ns, ns > 0 ? (uint64_t)ns : 0);
+    measures_add(&h->bucket[hf_bucket_of(ns)], 1);
+    measures_add(&h->sum_ns, ns > 0 ? (uint64_t)ns : 0);
 }
 
-static bool is_least(enum hf_extreme_of which)
+static bool measures_is_least(enum hf_extreme_of which)
 {
     return which == HF_EXTREME_MARGIN;
 }
@@ -50,19 +50,19 @@ void hf_extreme_add(struct hf_table *table, enum hf_extreme_of which, int64_t va
 {
     uint64_t minute = (uint64_t)(now.ns / MINUTE_NS);
     _Atomic uint64_t *at = &table->measures->extreme[which].window[minute % HF_EXTREME_WINDOWS];
-    uint64_t word = load(at);
+    uint64_t word = measures_load(at);
     int64_t before = (int64_t)(word & VALUE_MASK) - 1;
 
     hf_assert((unsigned)which < HF_EXTREME_ROOM, "extreme %d", (int)which);
     value = value < 0 ? 0 : value > VALUE_MOST ? VALUE_MOST : value;
     /* A minute that is past gives its place up. */
     if (word >> VALUE_BITS == minute && before >= 0 &&
-        (is_least(which) ? value >= before : value <= before))
+        (measures_is_least(which) ? value >= before : value <= before))
         return;
     atomic_store_explicit(at, minute << VALUE_BITS | (uint64_t)(value + 1), memory_order_relaxed);
 }
 
-static enum hf_acquire_failure failure_of(int status)
+static enum hf_acquire_failure measures_failure_of(int status)
 {
     switch (status) {
     case HF_EBUSY:
@@ -90,7 +90,7 @@ static enum hf_acquire_failure failure_of(int status)
 void hf_failure_add(struct hf_table *table, int status)
 {
     hf_assert(status < 0, "status %d", status);
-    add(&table->measures->failed[failure_of(status)], 1);
+    measures_add(&table->measures->failed[measures_failure_of(status)], 1);
 }
 
 void hf_gauge_set(struct hf_table *table, enum hf_gauge_of which, uint64_t value)
@@ -119,8 +119,8 @@ void hf_histogram_read(const struct hf_table *table, enum hf_histogram_of which,
                        uint64_t ret_counts[HF_BUCKETS], uint64_t *ret_sum_ns)
 {
     for (int i = 0; i < HF_BUCKETS; i++)
-        ret_counts[i] = load(&table->measures->histogram[which].bucket[i]);
-    *ret_sum_ns = load(&table->measures->histogram[which].sum_ns);
+        ret_counts[i] = measures_load(&table->measures->histogram[which].bucket[i]);
+    *ret_sum_ns = measures_load(&table->measures->histogram[which].sum_ns);
 }
 
 int64_t hf_extreme_read(const struct hf_table *table, enum hf_extreme_of which, hf_time now)
@@ -129,14 +129,14 @@ int64_t hf_extreme_read(const struct hf_table *table, enum hf_extreme_of which, 
     int64_t found = -1;
 
     for (int i = 0; i < HF_EXTREME_WINDOWS; i++) {
-        uint64_t word = load(&table->measures->extreme[which].window[i]);
+        uint64_t word = measures_load(&table->measures->extreme[which].window[i]);
         int64_t value = (int64_t)(word & VALUE_MASK) - 1;
 
         /* (!) Not of a minute that is long past: a maximum falls again. */
         if (value < 0 || word >> VALUE_BITS > minute ||
             minute - (word >> VALUE_BITS) >= HF_EXTREME_MINUTES)
             continue;
-        if (found < 0 || (is_least(which) ? value < found : value > found))
+        if (found < 0 || (measures_is_least(which) ? value < found : value > found))
             found = value;
     }
     return found;
@@ -144,7 +144,7 @@ int64_t hf_extreme_read(const struct hf_table *table, enum hf_extreme_of which, 
 
 uint64_t hf_failure_read(const struct hf_table *table, enum hf_acquire_failure failure)
 {
-    return load(&table->measures->failed[failure]);
+    return measures_load(&table->measures->failed[failure]);
 }
 
 const char *hf_failure_word(enum hf_acquire_failure failure)
@@ -157,5 +157,5 @@ const char *hf_failure_word(enum hf_acquire_failure failure)
 
 uint64_t hf_gauge_read(const struct hf_table *table, enum hf_gauge_of which)
 {
-    return load(&table->measures->gauge[which]);
+    return measures_load(&table->measures->gauge[which]);
 }

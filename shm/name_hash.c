@@ -7,36 +7,36 @@ struct sip {
     uint64_t v0, v1, v2, v3;
 };
 
-static uint64_t rotate(uint64_t x, unsigned bits)
+static uint64_t hash_rotate(uint64_t x, unsigned bits)
 {
     return x << bits | x >> (64 - bits);
 }
 
-static void sip_rounds(struct sip *s, unsigned rounds)
+static void hash_sip_rounds(struct sip *s, unsigned rounds)
 {
     while (rounds--) {
         s->v0 += s->v1;
-        s->v1 = rotate(s->v1, 13) ^ s->v0;
-        s->v0 = rotate(s->v0, 32);
+        s->v1 = hash_rotate(s->v1, 13) ^ s->v0;
+        s->v0 = hash_rotate(s->v0, 32);
         s->v2 += s->v3;
-        s->v3 = rotate(s->v3, 16) ^ s->v2;
+        s->v3 = hash_rotate(s->v3, 16) ^ s->v2;
         s->v0 += s->v3;
-        s->v3 = rotate(s->v3, 21) ^ s->v0;
+        s->v3 = hash_rotate(s->v3, 21) ^ s->v0;
         s->v2 += s->v1;
-        s->v1 = rotate(s->v1, 17) ^ s->v2;
-        s->v2 = rotate(s->v2, 32);
+        s->v1 = hash_rotate(s->v1, 17) ^ s->v2;
+        s->v2 = hash_rotate(s->v2, 32);
     }
 }
 
-static void sip_word(struct sip *s, uint64_t word)
+static void hash_sip_word(struct sip *s, uint64_t word)
 {
     s->v3 ^= word;
-    sip_rounds(s, 2);
+    hash_sip_rounds(s, 2);
     s->v0 ^= word;
 }
 
 /* Little endian, as in the paper, so that the result is the same on every machine. */
-static uint64_t load_le(const uint8_t *bytes, size_t len)
+static uint64_t hash_load_le(const uint8_t *bytes, size_t len)
 {
     uint64_t word = 0;
 
@@ -48,7 +48,7 @@ static uint64_t load_le(const uint8_t *bytes, size_t len)
 uint32_t hf_name_hash(const uint8_t key[16], const void *name, size_t name_len)
 {
     const uint8_t *bytes = name;
-    uint64_t k0 = load_le(key, 8), k1 = load_le(key + 8, 8), hash;
+    uint64_t k0 = hash_load_le(key, 8), k1 = hash_load_le(key + 8, 8), hash;
     struct sip s = {
         k0 ^ UINT64_C(0x736f6d6570736575),
         k1 ^ UINT64_C(0x646f72616e646f6d),
@@ -58,10 +58,10 @@ uint32_t hf_name_hash(const uint8_t key[16], const void *name, size_t name_len)
     size_t whole = name_len & ~(size_t)7;
 
     for (size_t i = 0; i < whole; i += 8)
-        sip_word(&s, load_le(bytes + i, 8));
-    sip_word(&s, (uint64_t)name_len << 56 | load_le(bytes + whole, name_len - whole));
+        hash_sip_word(&s, hash_load_le(bytes + i, 8));
+    hash_sip_word(&s, (uint64_t)name_len << 56 | hash_load_le(bytes + whole, name_len - whole));
     s.v2 ^= 0xff;
-    sip_rounds(&s, 4);
+    hash_sip_rounds(&s, 4);
     hash = s.v0 ^ s.v1 ^ s.v2 ^ s.v3;
     return (uint32_t)hash;
 }

@@ -26,7 +26,8 @@ static const struct hf_why errors[] = {
 #include "shm/node_whys.def"
 };
 
-static const struct hf_why *why_of(const struct hf_why *whys, size_t count, uint32_t number)
+static const struct hf_why *node_words_why_of(const struct hf_why *whys, size_t count,
+                                              uint32_t number)
 {
     static const struct hf_why unknown = {
         "unknown", "for an unknown reason",
@@ -42,15 +43,15 @@ const char *hf_node_state_word(uint32_t state)
 
 const struct hf_why *hf_why_refused(uint32_t refusal)
 {
-    return why_of(refusals, HF_LENGTH(refusals), refusal);
+    return node_words_why_of(refusals, HF_LENGTH(refusals), refusal);
 }
 
 const struct hf_why *hf_why_quarantined(uint32_t reason)
 {
-    return why_of(quarantines, HF_LENGTH(quarantines), (uint32_t)__builtin_ctz(reason));
+    return node_words_why_of(quarantines, HF_LENGTH(quarantines), (uint32_t)__builtin_ctz(reason));
 }
 
 const struct hf_why *hf_why_failed(uint32_t error)
 {
-    return why_of(errors, HF_LENGTH(errors), error);
+    return node_words_why_of(errors, HF_LENGTH(errors), error);
 }

@@ -22,7 +22,7 @@
 #endif
 
 /* A memfd for its owner only, and without memory: shmem charges a page to whoever touches it first. */
-static int make_memfd(const char *name, off_t size)
+static int agent_make_memfd(const char *name, off_t size)
 {
     int error, fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 
@@ -39,7 +39,7 @@ static int make_memfd(const char *name, off_t size)
 }
 
 /* The same memfd as another open file. (!) The kernel counts those that open() made, and not the one of memfd_create(). */
-static int reopen(int fd, int flags)
+static int agent_reopen(int fd, int flags)
 {
     char path[32];
 
@@ -47,7 +47,7 @@ static int reopen(int fd, int flags)
     return open(path, flags | O_CLOEXEC);
 }
 
-static void *map_all(int fd, size_t size, int protection)
+static void *agent_map_all(int fd, size_t size, int protection)
 {
     void *map = mmap(NULL, size, protection, MAP_SHARED, fd, 0);
 
@@ -55,17 +55,17 @@ static void *map_all(int fd, size_t size, int protection)
 }
 
 /* The client writes this one; nobody changes its size. Mapped for writing until hf_ring_admit(). */
-static const struct hf_requests_page *make_requests(int *ret_fd)
+static const struct hf_requests_page *agent_make_requests(int *ret_fd)
 {
-    int fd = make_memfd("holdfast-requests", HF_REQUESTS_BYTES), clients = -1;
+    int fd = agent_make_memfd("holdfast-requests", HF_REQUESTS_BYTES), clients = -1;
     void *map = NULL;
 
     if (fd < 0)
         return NULL;
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
-        clients = reopen(fd, O_RDWR);
+        clients = agent_reopen(fd, O_RDWR);
     if (clients >= 0)
-        map = map_all(fd, HF_REQUESTS_BYTES, PROT_READ | PROT_WRITE);
+        map = agent_map_all(fd, HF_REQUESTS_BYTES, PROT_READ | PROT_WRITE);
     if (map) {
         *ret_fd = clients;
     } else {
@@ -80,17 +80,17 @@ static const struct hf_requests_page *make_requests(int *ret_fd)
 }
 
 /* Mapped for writing before the seal that prevents later writable mappings. */
-static struct hf_completions_page *make_completions(int *ret_fd)
+static struct hf_completions_page *agent_make_completions(int *ret_fd)
 {
-    int fd = make_memfd("holdfast-completions", HF_RING_BYTES), readonly = -1;
+    int fd = agent_make_memfd("holdfast-completions", HF_RING_BYTES), readonly = -1;
     void *map;
 
     if (fd < 0)
         return NULL;
-    map = map_all(fd, HF_RING_BYTES, PROT_READ | PROT_WRITE);
+    map = agent_map_all(fd, HF_RING_BYTES, PROT_READ | PROT_WRITE);
     if (map && fcntl(fd, F_ADD_SEALS,
                      F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
-        readonly = reopen(fd, O_RDONLY);
+        readonly = agent_reopen(fd, O_RDONLY);
     if (map && readonly < 0) {
         int error = errno;
 
@@ -110,11 +110,11 @@ int hf_ring_agent_create(struct hf_ring_agent *ret_ring, int *ret_requests_fd,
     struct hf_ring_agent ring = {0};
     int requests_fd, completions_fd;
 
-    ring.in = make_requests(&requests_fd);
+    ring.in = agent_make_requests(&requests_fd);
     if (!ring.in)
         return HF_ESYS;
     ring.beats = (const _Atomic uint32_t *)((const char *)ring.in + HF_RING_BYTES);
-    ring.out = make_completions(&completions_fd);
+    ring.out = agent_make_completions(&completions_fd);
     if (!ring.out) {
         int error = errno;
 
@@ -157,7 +157,7 @@ void hf_beats_unmap(const _Atomic uint32_t *beats)
 int hf_ring_witness(const int clients[2], int ret_own[2])
 {
     for (int i = 0; i < 2; i++) {
-        ret_own[i] = reopen(clients[i], O_RDWR);
+        ret_own[i] = agent_reopen(clients[i], O_RDWR);
         if (ret_own[i] < 0) {
             if (i)
                 close(ret_own[0]);
@@ -167,7 +167,7 @@ int hf_ring_witness(const int clients[2], int ret_own[2])
     return 0;
 }
 
-static bool is_allocated(int fd, size_t size)
+static bool agent_is_allocated(int fd, size_t size)
 {
     struct stat st;
 
@@ -175,7 +175,7 @@ static bool is_allocated(int fd, size_t size)
 }
 
 /* The kernel frees clean pages when memory is short, and the next look would allocate them anew, for the agent. */
-static void make_dirty(void *map, size_t size)
+static void agent_make_dirty(void *map, size_t size)
 {
     const volatile uint32_t none = 0; /* clang takes an "or" with a 0 that it knows for a load */
     const uint32_t bits = none;
@@ -191,10 +191,11 @@ int hf_ring_admit(struct hf_ring_agent *ring, const int own[2])
     /* (!) Neither takes the inode's lock, which a client that writes to its file can hold for ever. */
     if (seals < 0 || !(seals & F_SEAL_FUTURE_WRITE))
         return HF_EPENDING;
-    if (!is_allocated(own[0], HF_REQUESTS_BYTES) || !is_allocated(own[1], HF_RING_BYTES))
+    if (!agent_is_allocated(own[0], HF_REQUESTS_BYTES) ||
+        !agent_is_allocated(own[1], HF_RING_BYTES))
         return HF_EPROTO;
-    make_dirty((void *)ring->in, HF_REQUESTS_BYTES);
-    make_dirty(ring->out, HF_RING_BYTES);
+    agent_make_dirty((void *)ring->in, HF_REQUESTS_BYTES);
+    agent_make_dirty(ring->out, HF_RING_BYTES);
     return mprotect((void *)ring->in, HF_REQUESTS_BYTES, PROT_READ) == 0 ? 0 : HF_ESYS;
 }
 

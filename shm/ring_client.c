@@ -20,7 +20,7 @@
 #endif
 
 /* Of the right size and sealed to keep it: then no access can raise SIGBUS. */
-static bool is_sealed(int fd, off_t size, int seals)
+static bool client_is_sealed(int fd, off_t size, int seals)
 {
     struct stat st;
     int has = fcntl(fd, F_GET_SEALS);
@@ -29,7 +29,7 @@ static bool is_sealed(int fd, off_t size, int seals)
 }
 
 /* (!) To the last page, for hf_ring_admit(). The completions, which only the agent may write, by looking at them. */
-static int allocate(int requests_fd, const void *completions)
+static int client_allocate(int requests_fd, const void *completions)
 {
     int error;
 
@@ -50,13 +50,13 @@ static int allocate(int requests_fd, const void *completions)
 }
 
 /* No holes from here on, and no other mapping for writing. An agent before 1.6 has sealed them against further seals. */
-static bool seal(int requests_fd)
+static bool client_seal(int requests_fd)
 {
     return fcntl(requests_fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) == 0 ||
            (fcntl(requests_fd, F_GET_SEALS) & F_SEAL_SEAL);
 }
 
-static int unmap_both(void *out, void *in)
+static int client_unmap_both(void *out, void *in)
 {
     int error = errno;
 
@@ -67,30 +67,30 @@ static int unmap_both(void *out, void *in)
     return HF_ESYS;
 }
 
-static int map_all(int requests_fd, int completions_fd, void *beats,
-                   struct hf_ring_client *ret_ring)
+static int client_map_all(int requests_fd, int completions_fd, void *beats,
+                          struct hf_ring_client *ret_ring)
 {
     const int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
     void *out, *in;
 
-    if (!is_sealed(requests_fd, HF_REQUESTS_BYTES, size_seals) ||
-        !is_sealed(completions_fd, HF_RING_BYTES, size_seals | F_SEAL_FUTURE_WRITE))
+    if (!client_is_sealed(requests_fd, HF_REQUESTS_BYTES, size_seals) ||
+        !client_is_sealed(completions_fd, HF_RING_BYTES, size_seals | F_SEAL_FUTURE_WRITE))
         return HF_EPROTO;
     out = mmap(NULL, HF_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, requests_fd, 0);
     if (out == MAP_FAILED)
         return HF_ESYS;
     in = mmap(NULL, HF_RING_BYTES, PROT_READ, MAP_SHARED, completions_fd, 0);
     if (in == MAP_FAILED)
-        return unmap_both(out, NULL);
-    if (allocate(requests_fd, in) < 0)
-        return unmap_both(out, in);
+        return client_unmap_both(out, NULL);
+    if (client_allocate(requests_fd, in) < 0)
+        return client_unmap_both(out, in);
     /* After all that can fail for want of memory: that must leave the old words in place. Atomic for threads that beat: a
      * store goes to the old words or to the new ones. */
     if (beats && mmap(beats, HF_BEATS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
                       requests_fd, HF_RING_BYTES) == MAP_FAILED)
-        return unmap_both(out, in);
-    if (!seal(requests_fd))
-        return unmap_both(out, in);
+        return client_unmap_both(out, in);
+    if (!client_seal(requests_fd))
+        return client_unmap_both(out, in);
     *ret_ring = (struct hf_ring_client){.out = out, .in = in};
     return 0;
 }
@@ -98,7 +98,7 @@ static int map_all(int requests_fd, int completions_fd, void *beats,
 int hf_ring_client_map(int requests_fd, int completions_fd, void *beats,
                        struct hf_ring_client *ret_ring)
 {
-    int status = map_all(requests_fd, completions_fd, beats, ret_ring), error = errno;
+    int status = client_map_all(requests_fd, completions_fd, beats, ret_ring), error = errno;
 
     close(requests_fd);
     close(completions_fd);

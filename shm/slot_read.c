@@ -18,7 +18,7 @@ struct copy {
 };
 
 /* Copies name, note and command; false when they cannot be where the slot says. */
-static bool copy_text(const struct hf_table *table, uint64_t text_off, struct copy *copy)
+static bool slot_read_copy_text(const struct hf_table *table, uint64_t text_off, struct copy *copy)
 {
     struct hf_slot_view *view = &copy->view;
     size_t name_len = view->name_len, note_len = view->note_len, comm_len = view->comm_len;
@@ -43,7 +43,8 @@ static bool copy_text(const struct hf_table *table, uint64_t text_off, struct co
 }
 
 /* One try; the copy is valid only if the sequence count did not change. */
-static bool copy_slot(const struct hf_table *table, const struct hf_slot *slot, struct copy *copy)
+static bool slot_read_copy_slot(const struct hf_table *table, const struct hf_slot *slot,
+                                struct copy *copy)
 {
     struct hf_slot_view *view = &copy->view;
     uint32_t lengths = GET(slot, lengths), marks = GET(slot, marks);
@@ -63,7 +64,7 @@ static bool copy_slot(const struct hf_table *table, const struct hf_slot *slot, 
     view->note_len = lengths >> 8 & 0xff;
     view->comm_len = lengths >> 16 & 0xff;
     return lengths >> HF_SLOT_STATE_SHIFT <= HF_SLOT_ENDED &&
-           copy_text(table, GET(slot, text_off), copy);
+           slot_read_copy_text(table, GET(slot, text_off), copy);
 }
 
 int hf_slot_peek(const struct hf_table *table, uint32_t slot, struct hf_slot_view *ret_view,
@@ -75,7 +76,7 @@ int hf_slot_peek(const struct hf_table *table, uint32_t slot, struct hf_slot_vie
     if (slot >= hf_table_slots(table))
         return HF_EINVAL;
     from = &table->slots[slot];
-    if (!copy_slot(table, from, &copy))
+    if (!slot_read_copy_slot(table, from, &copy))
         return HF_ETABLE;
     if (copy.view.state == HF_SLOT_FREE)
         return HF_ENOTHELD;
@@ -98,7 +99,7 @@ static int read_slot(const struct hf_table *table, uint32_t slot, struct copy *c
 
         if (!hf_seq_begin(&from->seq, try, HF_SLOT_TRIES, &seen))
             continue;
-        if (!copy_slot(table, from, copy) || !hf_seq_same(&from->seq, seen))
+        if (!slot_read_copy_slot(table, from, copy) || !hf_seq_same(&from->seq, seen))
             continue;
         if (copy->view.state == HF_SLOT_FREE)
             return HF_ENOTHELD;
@@ -109,7 +110,7 @@ static int read_slot(const struct hf_table *table, uint32_t slot, struct copy *c
 }
 
 /* The texts only as far as they go. */
-static void give(const struct hf_slot_view *from, struct hf_slot_view *to)
+static void slot_read_give(const struct hf_slot_view *from, struct hf_slot_view *to)
 {
     memcpy(to, from, offsetof(struct hf_slot_view, name));
     memcpy(to->name, from->name, from->name_len);
@@ -123,7 +124,7 @@ int hf_slot_read(const struct hf_table *table, uint32_t slot, struct hf_slot_vie
     int status = read_slot(table, slot, &copy);
 
     if (status == 0)
-        give(&copy.view, ret_view);
+        slot_read_give(&copy.view, ret_view);
     return status;
 }
 
@@ -137,6 +138,6 @@ int hf_slot_read_named(const struct hf_table *table, uint32_t slot, const void *
         return status;
     if (copy.view.name_len != name_len || memcmp(copy.view.name, name, name_len) != 0)
         return HF_ENOTHELD;
-    give(&copy.view, ret_view);
+    slot_read_give(&copy.view, ret_view);
     return 0;
 }

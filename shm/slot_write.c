@@ -14,7 +14,7 @@
 /* The writer's own stores; only merged, never used for a decision. */
 #define OWN(slot, field) atomic_load_explicit(&(slot)->field, memory_order_relaxed)
 
-static uint32_t make_marks(uint32_t flags, uint32_t votes, enum hf_loss_reason reason)
+static uint32_t slot_write_make_marks(uint32_t flags, uint32_t votes, enum hf_loss_reason reason)
 {
     hf_assert((uint32_t)reason <= HF_LOSS_AWAY, "reason %d", (int)reason);
     hf_assert((flags & ~FLAGS_MASK) == 0, "flags %x", (unsigned)flags);
@@ -23,13 +23,13 @@ static uint32_t make_marks(uint32_t flags, uint32_t votes, enum hf_loss_reason r
 }
 
 /* Of what is shown: a count that is even, and a state and marks that fit in their bits. */
-static void check(const struct hf_slot *slot, uint32_t votes)
+static void slot_write_check(const struct hf_slot *slot, uint32_t votes)
 {
     hf_assert(votes <= HF_NODES_MAX, "votes %u", (unsigned)votes);
     hf_assert((OWN(slot, seq) & 1) == 0, "seq %u", (unsigned)OWN(slot, seq));
 }
 
-static void set_state(struct hf_slot *slot, enum hf_slot_state state)
+static void slot_write_set_state(struct hf_slot *slot, enum hf_slot_state state)
 {
     hf_assert((uint32_t)state <= HF_SLOT_ENDED, "state %d", (int)state);
     SET(slot, lengths, (OWN(slot, lengths) & ~STATE_MASK) | (uint32_t)state << HF_SLOT_STATE_SHIFT);
@@ -53,10 +53,10 @@ void hf_slot_publish(struct hf_slot *slot, const struct hf_slot_identity *id, hf
     SET(slot, lengths,
         (uint32_t)id->name_len | (uint32_t)id->note_len << 8 | (uint32_t)id->comm_len << 16 |
             (uint32_t)HF_SLOT_HELD << HF_SLOT_STATE_SHIFT);
-    SET(slot, marks, make_marks(id->flags, votes, HF_LOSS_NONE));
+    SET(slot, marks, slot_write_make_marks(id->flags, votes, HF_LOSS_NONE));
     SET(slot, ttl_ms, id->ttl_ms);
     hf_seq_leave(&slot->seq);
-    check(slot, votes);
+    slot_write_check(slot, votes);
     /* Never through 0: at a warm restart the holder of this lease may be reading it. */
     atomic_store_explicit(&slot->check, hf_check_pack(id->generation, deadline),
                           memory_order_release);
@@ -74,7 +74,7 @@ void hf_slot_extend(struct hf_slot *slot, hf_time deadline, uint32_t votes)
     SET(slot, deadline_ns, deadline.ns);
     SET(slot, marks, (marks & ~VOTES_MASK) | (votes << VOTES_SHIFT & VOTES_MASK));
     hf_seq_leave(&slot->seq);
-    check(slot, votes);
+    slot_write_check(slot, votes);
 }
 
 void hf_slot_mark(struct hf_slot *slot, enum hf_slot_state state, uint32_t flags,
@@ -84,8 +84,8 @@ void hf_slot_mark(struct hf_slot *slot, enum hf_slot_state state, uint32_t flags
 
     hf_assert(state >= HF_SLOT_HELD && state <= HF_SLOT_LOSING, "state %d", (int)state);
     hf_seq_enter(&slot->seq);
-    set_state(slot, state);
-    SET(slot, marks, make_marks(flags, votes, reason));
+    slot_write_set_state(slot, state);
+    SET(slot, marks, slot_write_make_marks(flags, votes, reason));
     hf_seq_leave(&slot->seq);
 }
 
@@ -103,8 +103,8 @@ void hf_slot_end(struct hf_slot *slot, enum hf_slot_state state, enum hf_loss_re
     hf_assert(OWN(slot, check) == 0, "check word %llx", (unsigned long long)OWN(slot, check));
     hf_seq_enter(&slot->seq);
     SET(slot, deadline_ns, 0);
-    set_state(slot, state);
-    SET(slot, marks, make_marks(flags, 0, reason));
+    slot_write_set_state(slot, state);
+    SET(slot, marks, slot_write_make_marks(flags, 0, reason));
     hf_seq_leave(&slot->seq);
 }
 

@@ -7,12 +7,12 @@
 #define WORD_MOST   31 /* bytes; longer words are like no setting */
 #define BEGIN_LEAST 3  /* bytes of a beginning that tell a word */
 
-static int letter(char c)
+static int suggest_letter(char c)
 {
     return c == '-' ? '_' : tolower((unsigned char)c);
 }
 
-static size_t least(size_t a, size_t b)
+static size_t suggest_least(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -33,20 +33,21 @@ size_t suggest_distance(const char *word, size_t word_len, const char *known)
                 row[k] = k;
                 continue;
             }
-            row[k] = least(least(row[k - 1], last[k]) + 1,
-                           last[k - 1] + (letter(word[i - 1]) != letter(known[k - 1])));
-            if (i > 1 && k > 1 && letter(word[i - 1]) == letter(known[k - 2]) &&
-                letter(word[i - 2]) == letter(known[k - 1]))
-                row[k] = least(row[k], before[k - 2] + 1);
+            row[k] = suggest_least(
+                suggest_least(row[k - 1], last[k]) + 1,
+                last[k - 1] + (suggest_letter(word[i - 1]) != suggest_letter(known[k - 1])));
+            if (i > 1 && k > 1 && suggest_letter(word[i - 1]) == suggest_letter(known[k - 2]) &&
+                suggest_letter(word[i - 2]) == suggest_letter(known[k - 1]))
+                row[k] = suggest_least(row[k], before[k - 2] + 1);
         }
     }
     return rows[word_len % 3][known_len];
 }
 
-static bool begins_with(const char *known, const char *word, size_t word_len)
+static bool suggest_begins_with(const char *known, const char *word, size_t word_len)
 {
     for (size_t i = 0; i < word_len; i++)
-        if (letter(known[i]) != letter(word[i])) /* also at its end */
+        if (suggest_letter(known[i]) != suggest_letter(word[i])) /* also at its end */
             return false;
     return true;
 }
@@ -56,7 +57,7 @@ void suggest_try(struct suggestion *s, const char *word, size_t word_len, const 
     size_t distance = suggest_distance(word, word_len, known), most = strlen(known) / 3;
 
     if (distance > (most ? most : 1) &&
-        (word_len < BEGIN_LEAST || !begins_with(known, word, word_len)))
+        (word_len < BEGIN_LEAST || !suggest_begins_with(known, word, word_len)))
         return;
     if (s->known && distance >= s->distance)
         return;

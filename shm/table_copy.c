@@ -37,7 +37,7 @@ static int copy_bytes(int fd, char *base, off_t size)
 }
 
 /* Whether the header's slot count and index are as they were when the copy began. */
-static bool index_stands(const struct hf_table *table, const struct hf_table_header *now)
+static bool table_copy_index_stands(const struct hf_table *table, const struct hf_table_header *now)
 {
     uint32_t seq = atomic_load_explicit(&now->index_seq, memory_order_relaxed);
 
@@ -47,7 +47,7 @@ static bool index_stands(const struct hf_table *table, const struct hf_table_hea
 
 /* (!) A slot was copied byte by byte, and its text after it: the copy is of one moment only if its count is the same now. What is not
  * gets an odd count, as of a writer that was killed inside. Returns how many; negative: the object is shorter. */
-static int judge_slots(struct hf_table *table)
+static int table_copy_judge_slots(struct hf_table *table)
 {
     uint32_t used = atomic_load_explicit(&table->header->slots_used, memory_order_relaxed);
     off_t base = (char *)table->slots - (char *)table->header;
@@ -90,8 +90,8 @@ int hf_table_refresh(struct hf_table *table)
             return rc;
         if (hf_table_read_header(table->fd, "", &now, NULL, 0) != 0)
             return HF_ETABLE;
-        stands = index_stands(table, &now);
-        rc = judge_slots(table);
+        stands = table_copy_index_stands(table, &now);
+        rc = table_copy_judge_slots(table);
         if (rc < 0)
             return rc;
         if (stands && rc == 0)

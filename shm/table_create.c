@@ -30,7 +30,7 @@ struct job {
     size_t why_size;
 };
 
-static int fail_sys(const struct job *job, const char *what)
+static int create_fail_sys(const struct job *job, const char *what)
 {
     int error = errno;
 
@@ -40,7 +40,7 @@ static int fail_sys(const struct job *job, const char *what)
     return HF_ESYS;
 }
 
-static void close_keep_errno(int fd)
+static void create_close_keep_errno(int fd)
 {
     int error = errno;
 
@@ -48,7 +48,7 @@ static void close_keep_errno(int fd)
     errno = error;
 }
 
-static int check_spec(const struct job *job)
+static int create_check_spec(const struct job *job)
 {
     const struct hf_table_spec *spec = job->spec;
 
@@ -68,14 +68,14 @@ static int check_spec(const struct job *job)
 
 /* --- a new object ----------------------------------------------------------------------------- */
 
-static uint64_t kib_free(int fd)
+static uint64_t create_kib_free(int fd)
 {
     struct statvfs fs;
 
     return fstatvfs(fd, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize / 1024 : 0;
 }
 
-static uint64_t kib_taken(int fd)
+static uint64_t create_kib_taken(int fd)
 {
     struct stat st;
 
@@ -83,15 +83,15 @@ static uint64_t kib_taken(int fd)
 }
 
 /* Every page that may be touched gets memory before anything is mapped. */
-static int allocate(const struct job *job, int fd, const struct hf_table_header *header,
-                    const struct hf_table_places *places)
+static int create_allocate(const struct job *job, int fd, const struct hf_table_header *header,
+                           const struct hf_table_places *places)
 {
     uint64_t needed = hf_table_room(header, places), free_kib;
     int error = hf_table_take_room(fd, header, places);
 
     if (error == 0)
         return 0;
-    free_kib = kib_free(fd) + kib_taken(fd); /* some of it may have memory already */
+    free_kib = create_kib_free(fd) + create_kib_taken(fd); /* some of it may have memory already */
     if (error == ENOSPC)
         hf_table_say(
             job->why, job->why_size,
@@ -108,7 +108,7 @@ static int allocate(const struct job *job, int fd, const struct hf_table_header 
 
 /* Writes the lines that are written once per start, warm or cold. (!) Between INIT and the next incarnation:
  * hf_table_terms() goes by that. */
-static void fill_start(struct hf_table_header *header, const struct hf_table_spec *spec)
+static void create_fill_start(struct hf_table_header *header, const struct hf_table_spec *spec)
 {
     header->minor = HF_TABLE_MINOR;
     header->min_minor = 0;
@@ -128,7 +128,7 @@ static void fill_start(struct hf_table_header *header, const struct hf_table_spe
     atomic_store_explicit(&header->pid, (uint32_t)getpid(), memory_order_relaxed);
 }
 
-static int fill_new(int fd, struct hf_table_header *header, const struct hf_table_spec *spec)
+static int create_fill_new(int fd, struct hf_table_header *header, const struct hf_table_spec *spec)
 {
     memset(header, 0, sizeof(*header));
     header->major = HF_TABLE_MAJOR;
@@ -143,14 +143,14 @@ static int fill_new(int fd, struct hf_table_header *header, const struct hf_tabl
         return HF_ESYS;
     header->epoch |= 1;
     hf_table_lay_out(header, spec);
-    fill_start(header, spec);
+    create_fill_start(header, spec);
     return 0;
 }
 
 /* Maps the object for writing. Keeps the descriptor, to let the text grow and to give others one,
  * since the name may be removed. */
-static int map_own(const struct job *job, int fd, const struct stat *st,
-                   const struct hf_table_places *places, struct hf_table *ret_table)
+static int create_map_own(const struct job *job, int fd, const struct stat *st,
+                          const struct hf_table_places *places, struct hf_table *ret_table)
 {
     int status = hf_table_map(fd, job->name, st, true, places, ret_table, job->why, job->why_size);
     uint64_t units;
@@ -169,7 +169,7 @@ static int map_own(const struct job *job, int fd, const struct stat *st,
 }
 
 /* Writes by descriptor and then maps: readers take a header without magic for a table being made. */
-static int fill_object(const struct job *job, int fd, struct hf_table *ret_table)
+static int create_fill_object(const struct job *job, int fd, struct hf_table *ret_table)
 {
     struct hf_table_header header;
     struct hf_table_places places;
@@ -177,8 +177,8 @@ static int fill_object(const struct job *job, int fd, struct hf_table *ret_table
     struct stat st;
     int status;
 
-    if (fill_new(fd, &header, job->spec) != 0)
-        return fail_sys(job, "get random numbers for");
+    if (create_fill_new(fd, &header, job->spec) != 0)
+        return create_fail_sys(job, "get random numbers for");
     header.magic = magic;
     status = hf_table_judge_header(job->name, &header, header.total_size, &places, job->why,
                                    job->why_size);
@@ -186,19 +186,19 @@ static int fill_object(const struct job *job, int fd, struct hf_table *ret_table
     if (status != 0)
         return status;
     if (ftruncate(fd, (off_t)header.total_size) != 0)
-        return fail_sys(job, "set the size of");
-    if ((status = allocate(job, fd, &header, &places)) != 0)
+        return create_fail_sys(job, "set the size of");
+    if ((status = create_allocate(job, fd, &header, &places)) != 0)
         return status;
     if (job->spec->group != (gid_t)-1 && fchown(fd, (uid_t)-1, job->spec->group) != 0)
-        return fail_sys(job, "set the group of");
+        return create_fail_sys(job, "set the group of");
     if (fchmod(fd, job->spec->mode) != 0)
-        return fail_sys(job, "set the mode of");
+        return create_fail_sys(job, "set the mode of");
     if (pwrite(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header) ||
         pwrite(fd, &magic, sizeof(magic), 0) != (ssize_t)sizeof(magic))
-        return fail_sys(job, "write");
+        return create_fail_sys(job, "write");
     if (fstat(fd, &st) != 0)
-        return fail_sys(job, "look at");
-    return map_own(job, fd, &st, &places, ret_table);
+        return create_fail_sys(job, "look at");
+    return create_map_own(job, fd, &st, &places, ret_table);
 }
 
 /* HF_EPENDING: the name is taken. */
@@ -207,10 +207,10 @@ static int create_new(const struct job *job, struct hf_table *ret_table)
     int status, fd = shm_open(job->name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 
     if (fd < 0)
-        return errno == EEXIST ? HF_EPENDING : fail_sys(job, "create");
+        return errno == EEXIST ? HF_EPENDING : create_fail_sys(job, "create");
     status = hf_table_lock(fd, job->spec->agent_name, job->why, job->why_size);
     if (status == 0)
-        status = fill_object(job, fd, ret_table);
+        status = create_fill_object(job, fd, ret_table);
     if (status != 0) {
         int error = errno;
 
@@ -224,7 +224,7 @@ static int create_new(const struct job *job, struct hf_table *ret_table)
 /* --- an existing object ----------------------------------------------------------------------- */
 
 /* Readers tolerate overlapping sections; a writer must not. */
-static bool overlap(const struct hf_table_header *header)
+static bool create_overlap(const struct hf_table_header *header)
 {
     for (unsigned i = 0; i < HF_SECTIONS_MAX; i++)
         for (unsigned k = 0; k < i; k++) {
@@ -242,7 +242,7 @@ uint64_t hf_table_id(const struct hf_table *table)
     return table->header->epoch;
 }
 
-static bool is_copy(int fd, const struct hf_table_header *header)
+static bool create_is_copy(int fd, const struct hf_table_header *header)
 {
     struct hf_file_id file;
 
@@ -250,8 +250,8 @@ static bool is_copy(int fd, const struct hf_table_header *header)
 }
 
 /* Sections and counters of another minor version do not matter. `why` says why it does not fit. */
-static bool suits(const struct job *job, int fd, const struct hf_table_header *header,
-                  const struct hf_table_places *places)
+static bool create_suits(const struct job *job, int fd, const struct hf_table_header *header,
+                         const struct hf_table_places *places)
 {
     const struct hf_table_spec *spec = job->spec;
     uint32_t state = atomic_load_explicit(&header->state, memory_order_relaxed);
@@ -261,7 +261,7 @@ static bool suits(const struct job *job, int fd, const struct hf_table_header *h
         not = "was retired";
     else if (memcmp(header->boot_id, spec->boot_id, sizeof(header->boot_id)) != 0)
         not = "is of another boot";
-    else if (is_copy(fd, header))
+    else if (create_is_copy(fd, header))
         not = "is a copy of a table";
     else if (header->timens_inode != spec->timens_inode ||
              header->timens_offset_ns != spec->timens_offset_ns)
@@ -274,7 +274,7 @@ static bool suits(const struct job *job, int fd, const struct hf_table_header *h
              hf_index_size_in(atomic_load_explicit(&header->index_area, memory_order_relaxed)) >
                  places->index_there ||
              places->text_room < hf_table_text_units_of(spec, hf_table_capacity_of(spec)) ||
-             places->node_rows != HF_NODES_MAX || overlap(header))
+             places->node_rows != HF_NODES_MAX || create_overlap(header))
         not = "is damaged";
     else if (spec->id && spec->id != header->epoch)
         not = "is not the one in which the journal's leases are shown";
@@ -287,7 +287,7 @@ static bool suits(const struct job *job, int fd, const struct hf_table_header *h
 
 /* Tells processes that still map it that the name leads elsewhere now. By pwrite(): a damaged
  * object then cannot raise SIGBUS. Other majors have their state elsewhere. */
-static void retire(int fd, const struct hf_table_header *header)
+static void create_retire(int fd, const struct hf_table_header *header)
 {
     const uint32_t retired = HF_TABLE_RETIRED;
 
@@ -296,13 +296,13 @@ static void retire(int fd, const struct hf_table_header *header)
         return; /* all that matters is that the name goes */
 }
 
-static void start_again(struct hf_table *table, const struct hf_table_spec *spec)
+static void create_start_again(struct hf_table *table, const struct hf_table_spec *spec)
 {
     static const struct hf_node_row empty_row;
     struct hf_table_header *header = table->header;
 
     hf_table_set_state(table, HF_TABLE_INIT);
-    fill_start(header, spec);
+    create_fill_start(header, spec);
     atomic_fetch_add(&header->incarnation, 1);
     for (uint32_t i = 0; i < table->counter_count; i++)
         hf_counter_set(table, (enum hf_counter)i, 0);
@@ -313,8 +313,8 @@ static void start_again(struct hf_table *table, const struct hf_table_spec *spec
 }
 
 /* HF_EVERSION: unusable, but we may replace it. */
-static int take_over(const struct job *job, int fd, const struct stat *st,
-                     struct hf_table *ret_table)
+static int create_take_over(const struct job *job, int fd, const struct stat *st,
+                            struct hf_table *ret_table)
 {
     struct hf_table_header header;
     struct hf_table_places places;
@@ -324,25 +324,25 @@ static int take_over(const struct job *job, int fd, const struct stat *st,
     if (hf_table_read_header(fd, job->name, &header, job->why, job->why_size) != 0 ||
         hf_table_judge_header(job->name, &header, (uint64_t)st->st_size, &places, job->why,
                               job->why_size) != 0 ||
-        !suits(job, fd, &header, &places)) {
-        retire(fd, &header);
+        !create_suits(job, fd, &header, &places)) {
+        create_retire(fd, &header);
         return HF_EVERSION;
     }
     /* The object may have had holes. */
-    if ((status = allocate(job, fd, &header, &places)) != 0)
+    if ((status = create_allocate(job, fd, &header, &places)) != 0)
         return status;
     if (job->spec->group != (gid_t)-1 && fchown(fd, (uid_t)-1, job->spec->group) != 0)
-        return fail_sys(job, "set the group of");
+        return create_fail_sys(job, "set the group of");
     if (fchmod(fd, job->spec->mode) != 0)
-        return fail_sys(job, "set the mode of");
-    status = map_own(job, fd, st, &places, ret_table);
+        return create_fail_sys(job, "set the mode of");
+    status = create_map_own(job, fd, st, &places, ret_table);
     if (status == 0)
-        start_again(ret_table, job->spec);
+        create_start_again(ret_table, job->spec);
     return status;
 }
 
 /* `access`: O_RDWR or O_RDONLY. HF_EPENDING: it went away. The caller closes the descriptor. */
-static int open_existing(const struct job *job, int access, int *ret_fd, struct stat *ret_st)
+static int create_open_existing(const struct job *job, int access, int *ret_fd, struct stat *ret_st)
 {
     struct stat st;
     int status, fd;
@@ -350,9 +350,9 @@ static int open_existing(const struct job *job, int access, int *ret_fd, struct 
     /* An O_PATH descriptor tells the object's owner even if we may not open it. */
     fd = shm_open(job->name, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
     if (fd < 0)
-        return errno == ENOENT ? HF_EPENDING : fail_sys(job, "look at");
-    status = fstat(fd, &st) != 0 ? fail_sys(job, "look at") : 0;
-    close_keep_errno(fd);
+        return errno == ENOENT ? HF_EPENDING : create_fail_sys(job, "look at");
+    status = fstat(fd, &st) != 0 ? create_fail_sys(job, "look at") : 0;
+    create_close_keep_errno(fd);
     if (status == 0)
         status = hf_table_judge_file(job->name, &st, geteuid(), job->why, job->why_size);
     if (status != 0)
@@ -360,12 +360,12 @@ static int open_existing(const struct job *job, int access, int *ret_fd, struct 
 
     fd = shm_open(job->name, access | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0)
-        return errno == ENOENT ? HF_EPENDING : fail_sys(job, "open");
-    status = fstat(fd, &st) != 0 ? fail_sys(job, "look at") : 0;
+        return errno == ENOENT ? HF_EPENDING : create_fail_sys(job, "open");
+    status = fstat(fd, &st) != 0 ? create_fail_sys(job, "look at") : 0;
     if (status == 0)
         status = hf_table_judge_file(job->name, &st, geteuid(), job->why, job->why_size);
     if (status != 0) {
-        close_keep_errno(fd);
+        create_close_keep_errno(fd);
         return status;
     }
     *ret_fd = fd;
@@ -373,12 +373,12 @@ static int open_existing(const struct job *job, int access, int *ret_fd, struct 
     return 0;
 }
 
-static int remove_name(const struct job *job)
+static int create_remove_name(const struct job *job)
 {
-    return shm_unlink(job->name) == 0 || errno == ENOENT ? 0 : fail_sys(job, "remove");
+    return shm_unlink(job->name) == 0 || errno == ENOENT ? 0 : create_fail_sys(job, "remove");
 }
 
-static bool is_linked(const struct job *job, const struct stat *st)
+static bool create_is_linked(const struct job *job, const struct stat *st)
 {
     const struct hf_table object = {.dev = st->st_dev, .inode = st->st_ino};
 
@@ -386,21 +386,21 @@ static bool is_linked(const struct job *job, const struct stat *st)
 }
 
 /* HF_EPENDING: it went away or we replaced it: create again. */
-static int use_existing(const struct job *job, struct hf_table *ret_table)
+static int create_use_existing(const struct job *job, struct hf_table *ret_table)
 {
     struct stat st;
-    int fd, status = open_existing(job, O_RDWR, &fd, &st);
+    int fd, status = create_open_existing(job, O_RDWR, &fd, &st);
 
     if (status != 0)
         return status;
     status = hf_table_lock(fd, job->spec->agent_name, job->why, job->why_size);
-    if (status == 0 && !is_linked(job, &st))
+    if (status == 0 && !create_is_linked(job, &st))
         status = HF_EPENDING; /* its agent has just ended, and removed it */
     if (status == 0)
-        status = take_over(job, fd, &st, ret_table);
+        status = create_take_over(job, fd, &st, ret_table);
     if (status != 0)
-        close_keep_errno(fd);
-    if (status == HF_EVERSION && (status = remove_name(job)) == 0)
+        create_close_keep_errno(fd);
+    if (status == HF_EVERSION && (status = create_remove_name(job)) == 0)
         status = HF_EPENDING;
     return status;
 }
@@ -410,7 +410,7 @@ int hf_table_drop(const char *shm_name, const char *agent_name, char *why, size_
     const struct job job = {.name = shm_name, .why = why, .why_size = why_size};
     struct hf_table_header header = {0};
     struct stat st;
-    int fd, status = open_existing(&job, O_RDWR, &fd, &st);
+    int fd, status = create_open_existing(&job, O_RDWR, &fd, &st);
 
     if (status != 0)
         return status == HF_EPENDING ? 0 : status;
@@ -420,9 +420,9 @@ int hf_table_drop(const char *shm_name, const char *agent_name, char *why, size_
         return status;
     }
     (void)hf_table_read_header(fd, shm_name, &header, why, why_size);
-    retire(fd, &header);
+    create_retire(fd, &header);
     close(fd);
-    return remove_name(&job);
+    return create_remove_name(&job);
 }
 
 int hf_table_look(const char *shm_name, const struct hf_table_spec *spec, char *why,
@@ -432,7 +432,7 @@ int hf_table_look(const char *shm_name, const struct hf_table_spec *spec, char *
     struct hf_table_header header;
     struct hf_table_places places;
     struct stat st;
-    int fd, status = open_existing(&job, O_RDONLY, &fd, &st);
+    int fd, status = create_open_existing(&job, O_RDONLY, &fd, &st);
 
     if (status == HF_EPENDING) {
         hf_table_say(why, why_size, "there is no /dev/shm%s", shm_name);
@@ -444,7 +444,7 @@ int hf_table_look(const char *shm_name, const struct hf_table_spec *spec, char *
     if (hf_table_read_header(fd, shm_name, &header, why, why_size) != 0 ||
         hf_table_judge_header(shm_name, &header, (uint64_t)st.st_size, &places, why, why_size) !=
             0 ||
-        !suits(&job, fd, &header, &places))
+        !create_suits(&job, fd, &header, &places))
         status = HF_EVERSION;
     close(fd);
     return status;
@@ -455,7 +455,7 @@ int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
 {
     const struct job job = {shm_name, spec, why, why_size};
     struct hf_table table;
-    int status = check_spec(&job);
+    int status = create_check_spec(&job);
 
     if (status != 0)
         return status;
@@ -466,7 +466,7 @@ int hf_table_create(const char *shm_name, const struct hf_table_spec *spec,
         status = create_new(&job, &table);
         if (status == HF_EPENDING) {
             warm = true;
-            status = use_existing(&job, &table);
+            status = create_use_existing(&job, &table);
         }
         if (status == 0) {
             *ret_table = table;
@@ -489,7 +489,7 @@ void hf_table_set_state(struct hf_table *table, enum hf_table_state state)
 }
 
 /* An open file of its own for each: a client may change its flags and offset. */
-static int reopen(int fd)
+static int create_reopen(int fd)
 {
     char path[32];
 
@@ -499,7 +499,7 @@ static int reopen(int fd)
 
 int hf_table_readonly_fd(const struct hf_table *table, int *ret_fd)
 {
-    int fd = reopen(table->fd);
+    int fd = create_reopen(table->fd);
 
     if (fd < 0)
         return HF_ESYS;

@@ -21,7 +21,7 @@ void hf_table_say(char *why, size_t why_size, const char *format, ...)
     va_end(args);
 }
 
-static const char *kind_of(mode_t mode)
+static const char *table_judge_kind_of(mode_t mode)
 {
     switch (mode & S_IFMT) {
     case S_IFLNK:
@@ -47,7 +47,7 @@ int hf_table_judge_file(const char *shm_name, const struct stat *st, uid_t owner
             why, why_size,
             "/dev/shm%s is %s of uid %u where the table should be: somebody squats the name; "
             "remove it or use another agent name",
-            shm_name, kind_of(st->st_mode), (unsigned)st->st_uid);
+            shm_name, table_judge_kind_of(st->st_mode), (unsigned)st->st_uid);
     else if (st->st_uid != owner)
         hf_table_say(
             why, why_size,
@@ -87,8 +87,8 @@ int hf_table_read_header(int fd, const char *shm_name, struct hf_table_header *r
     return HF_ETABLE;
 }
 
-static const struct hf_section *find_section(const struct hf_table_header *header,
-                                             enum hf_section_type type)
+static const struct hf_section *table_judge_find_section(const struct hf_table_header *header,
+                                                         enum hf_section_type type)
 {
     for (unsigned i = 0; i < HF_SECTIONS_MAX; i++)
         if (header->sections[i].type == (uint32_t)type)
@@ -98,11 +98,11 @@ static const struct hf_section *find_section(const struct hf_table_header *heade
 
 /* Whether section `type` has `count_min` or more elements of `elem_size` and lies within `size`
  * bytes. */
-static bool place_section(const struct hf_table_header *header, uint64_t size,
-                          enum hf_section_type type, uint64_t elem_size, uint64_t count_min,
-                          uint64_t *ret_offset, uint64_t *ret_count)
+static bool table_judge_place_section(const struct hf_table_header *header, uint64_t size,
+                                      enum hf_section_type type, uint64_t elem_size,
+                                      uint64_t count_min, uint64_t *ret_offset, uint64_t *ret_count)
 {
-    const struct hf_section *s = find_section(header, type);
+    const struct hf_section *s = table_judge_find_section(header, type);
 
     if (!s || s->elem_size != elem_size || s->offset % HF_CACHE_LINE != 0 ||
         s->offset < HF_TABLE_HEADER || s->offset > size || s->length > size - s->offset ||
@@ -113,27 +113,28 @@ static bool place_section(const struct hf_table_header *header, uint64_t size,
     return true;
 }
 
-static bool place_history(const struct hf_table_header *h, uint64_t size, struct hf_table_places *p)
+static bool table_judge_place_history(const struct hf_table_header *h, uint64_t size,
+                                      struct hf_table_places *p)
 {
     uint64_t count;
 
     for (int ring = 0; ring < HF_EVENT_RINGS; ring++) {
-        if (!place_section(h, size, (enum hf_section_type)(HF_SECTION_EVENTS + ring),
-                           sizeof(struct hf_event), 1, &p->events[ring], &count) ||
+        if (!table_judge_place_section(h, size, (enum hf_section_type)(HF_SECTION_EVENTS + ring),
+                                       sizeof(struct hf_event), 1, &p->events[ring], &count) ||
             count > UINT32_MAX || (count & (count - 1)) != 0)
             return false;
         p->event_count[ring] = (uint32_t)count;
     }
-    if (!place_section(h, size, HF_SECTION_RENEWALS, sizeof(struct hf_renewal), HF_NODES_MAX,
-                       &p->renewals, &count) ||
+    if (!table_judge_place_section(h, size, HF_SECTION_RENEWALS, sizeof(struct hf_renewal),
+                                   HF_NODES_MAX, &p->renewals, &count) ||
         count > UINT32_MAX)
         return false;
     p->renewals_kept = (uint32_t)count / HF_NODES_MAX;
     return true;
 }
 
-static bool place_sections(const struct hf_table_header *h, uint64_t size,
-                           struct hf_table_places *ret_places)
+static bool table_judge_place_sections(const struct hf_table_header *h, uint64_t size,
+                                       struct hf_table_places *ret_places)
 {
     struct hf_table_places p = {
         .slots_there = atomic_load_explicit(&h->slots_there, memory_order_relaxed),
@@ -145,19 +146,22 @@ static bool place_sections(const struct hf_table_header *h, uint64_t size,
     if (p.slots_there == 0 || h->nodes > HF_NODES_MAX || p.index_there == 0 ||
         (p.index_there & (p.index_there - 1)) != 0)
         return false;
-    if (!place_section(h, size, HF_SECTION_SLOTS, sizeof(struct hf_slot), p.slots_there, &p.slots,
-                       &slots) ||
-        !place_section(h, size, HF_SECTION_TEXT, HF_TEXT_UNIT, 1, &p.text, &p.text_room) ||
-        !place_section(h, size, HF_SECTION_INDEX, sizeof(hf_index_entry),
-                       2 * (uint64_t)p.index_there, &p.index, &entries) ||
-        !place_section(h, size, HF_SECTION_NODES, sizeof(struct hf_node_row), h->nodes, &p.nodes,
-                       &rows) ||
-        !place_section(h, size, HF_SECTION_COUNTERS, sizeof(uint64_t), 0, &p.counters, &counters) ||
-        !place_section(h, size, HF_SECTION_MEASURES, sizeof(struct hf_measures), 1, &p.measures,
-                       &measures) ||
-        !place_section(h, size, HF_SECTION_WAITERS, sizeof(struct hf_waiter_row), 1, &p.waiters,
-                       &waiters) ||
-        p.slots_there > HF_SLOTS_MAX || waiters > UINT32_MAX || !place_history(h, size, &p))
+    if (!table_judge_place_section(h, size, HF_SECTION_SLOTS, sizeof(struct hf_slot), p.slots_there,
+                                   &p.slots, &slots) ||
+        !table_judge_place_section(h, size, HF_SECTION_TEXT, HF_TEXT_UNIT, 1, &p.text,
+                                   &p.text_room) ||
+        !table_judge_place_section(h, size, HF_SECTION_INDEX, sizeof(hf_index_entry),
+                                   2 * (uint64_t)p.index_there, &p.index, &entries) ||
+        !table_judge_place_section(h, size, HF_SECTION_NODES, sizeof(struct hf_node_row), h->nodes,
+                                   &p.nodes, &rows) ||
+        !table_judge_place_section(h, size, HF_SECTION_COUNTERS, sizeof(uint64_t), 0, &p.counters,
+                                   &counters) ||
+        !table_judge_place_section(h, size, HF_SECTION_MEASURES, sizeof(struct hf_measures), 1,
+                                   &p.measures, &measures) ||
+        !table_judge_place_section(h, size, HF_SECTION_WAITERS, sizeof(struct hf_waiter_row), 1,
+                                   &p.waiters, &waiters) ||
+        p.slots_there > HF_SLOTS_MAX || waiters > UINT32_MAX ||
+        !table_judge_place_history(h, size, &p))
         return false;
     p.slot_room = slots < HF_SLOTS_MAX ? (uint32_t)slots : HF_SLOTS_MAX;
     if (p.text_there > p.text_room)
@@ -206,7 +210,7 @@ int hf_table_judge_header(const char *shm_name, const struct hf_table_header *h,
                      shm_name, size, h->total_size);
         return HF_ETABLE;
     }
-    if (!place_sections(h, size, ret_places)) {
+    if (!table_judge_place_sections(h, size, ret_places)) {
         hf_table_say(why, why_size,
                      "/dev/shm%s is damaged: a section lies outside of it or has a wrong size; "
                      "restart the agent",

@@ -13,14 +13,14 @@
 
 #include "shm/status.h"
 
-static bool is_locked(int fd)
+static bool living_is_locked(int fd)
 {
     struct flock other = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
 
     return fcntl(fd, F_OFD_GETLK, &other) == 0 && other.l_type == F_WRLCK;
 }
 
-static void read_living(int fd, struct hf_table_living *ret_living)
+static void living_read_living(int fd, struct hf_table_living *ret_living)
 {
     struct hf_table_living living = {.pid = 0};
     struct hf_table_header header;
@@ -49,9 +49,9 @@ int hf_table_lock(int fd, const char *agent_name, char *why, size_t why_size)
     struct flock ours = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     struct hf_table_living living;
 
-    if (fcntl(fd, F_OFD_SETLK, &ours) == 0 || !is_locked(fd))
+    if (fcntl(fd, F_OFD_SETLK, &ours) == 0 || !living_is_locked(fd))
         return 0; /* a reader's lock proves nothing, and must not keep the agent away */
-    read_living(fd, &living);
+    living_read_living(fd, &living);
     return hf_table_say_living(agent_name, &living, why, why_size);
 }
 
@@ -64,8 +64,8 @@ bool hf_table_find_living(const char *shm_name, uid_t owner, struct hf_table_liv
     if (fd < 0)
         return false;
     if (fstat(fd, &st) == 0 && hf_table_judge_file(shm_name, &st, owner, NULL, 0) == 0 &&
-        is_locked(fd)) {
-        read_living(fd, ret_living);
+        living_is_locked(fd)) {
+        living_read_living(fd, ret_living);
         found = true;
     }
     close(fd);

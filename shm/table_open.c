@@ -21,7 +21,7 @@
 #define WAIT_MOST_MS  2000
 #define WAIT_EVERY_MS 2
 
-static bool is_agent_name(const char *name)
+static bool table_open_is_agent_name(const char *name)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyz"
                                   "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
@@ -32,7 +32,7 @@ static bool is_agent_name(const char *name)
 
 int hf_table_name(const char *agent_name, bool system, uid_t uid, char *ret_name)
 {
-    if (!is_agent_name(agent_name))
+    if (!table_open_is_agent_name(agent_name))
         return HF_EINVAL;
     if (system || uid == 0)
         snprintf(ret_name, HF_TABLE_NAME_MAX, "/holdfast.%s", agent_name);
@@ -95,9 +95,9 @@ int hf_table_map(int fd, const char *shm_name, const struct stat *st, bool writa
 
 /* The first access to a hole allocates memory, or raises SIGBUS if there is none. Slots, text and index entries
  * without memory are never touched. `st` was read after `header`. */
-static int refuse_holes(const char *shm_name, const struct stat *st,
-                        const struct hf_table_header *header, const struct hf_table_places *places,
-                        char *why, size_t why_size)
+static int table_open_refuse_holes(const char *shm_name, const struct stat *st,
+                                   const struct hf_table_header *header,
+                                   const struct hf_table_places *places, char *why, size_t why_size)
 {
     if ((uint64_t)st->st_blocks * 512 >= hf_table_room(header, places))
         return 0;
@@ -107,8 +107,8 @@ static int refuse_holes(const char *shm_name, const struct stat *st,
     return HF_ETABLE;
 }
 
-static int refuse_state(const char *shm_name, const struct hf_table_header *header, bool *ret_soon,
-                        char *why, size_t why_size)
+static int table_open_refuse_state(const char *shm_name, const struct hf_table_header *header,
+                                   bool *ret_soon, char *why, size_t why_size)
 {
     uint32_t state = atomic_load_explicit(&header->state, memory_order_relaxed);
     uint32_t pid = atomic_load_explicit(&header->pid, memory_order_relaxed);
@@ -128,8 +128,8 @@ static int refuse_state(const char *shm_name, const struct hf_table_header *head
     return HF_ETABLE;
 }
 
-static int fill_copy(int fd, const char *shm_name, struct hf_table *table, char *why,
-                     size_t why_size)
+static int table_open_fill_copy(int fd, const char *shm_name, struct hf_table *table, char *why,
+                                size_t why_size)
 {
     int status = HF_ESYS;
 
@@ -157,7 +157,7 @@ static int open_checked(int fd, const char *shm_name, const struct stat *st, boo
     if ((status = hf_table_read_header(fd, shm_name, &header, why, why_size)) != 0 ||
         (status = hf_table_judge_header(shm_name, &header, (uint64_t)st->st_size, &places, why,
                                         why_size)) != 0 ||
-        (status = refuse_state(shm_name, &header, ret_soon, why, why_size)) != 0)
+        (status = table_open_refuse_state(shm_name, &header, ret_soon, why, why_size)) != 0)
         return status;
     if (copy && st->st_size > COPY_MOST) {
         hf_table_say(why, why_size, "/dev/shm%s is too large for a reader of another user",
@@ -167,7 +167,7 @@ static int open_checked(int fd, const char *shm_name, const struct stat *st, boo
     status = hf_table_map(copy ? -1 : fd, shm_name, st, false, &places, &table, why, why_size);
     if (status != 0)
         return status;
-    if (copy && (status = fill_copy(fd, shm_name, &table, why, why_size)) != 0) {
+    if (copy && (status = table_open_fill_copy(fd, shm_name, &table, why, why_size)) != 0) {
         hf_table_close(&table);
         return status;
     }
@@ -176,7 +176,7 @@ static int open_checked(int fd, const char *shm_name, const struct stat *st, boo
         hf_table_say(why, why_size, "/dev/shm%s changed its size while it was opened", shm_name);
         return HF_ETABLE;
     }
-    status = refuse_holes(shm_name, &again, &header, &places, why, why_size);
+    status = table_open_refuse_holes(shm_name, &again, &header, &places, why, why_size);
     if (status != 0) {
         hf_table_close(&table);
         return status;

@@ -15,8 +15,8 @@ struct part {
 };
 
 /* What has memory. The places of the three sections that do not have all of it are in `p`. */
-static unsigned list_parts(const struct hf_table_header *header, const struct hf_table_places *p,
-                           struct part ret_parts[PARTS])
+static unsigned table_room_list_parts(const struct hf_table_header *header,
+                                      const struct hf_table_places *p, struct part ret_parts[PARTS])
 {
     unsigned n = 0;
 
@@ -39,7 +39,7 @@ static unsigned list_parts(const struct hf_table_header *header, const struct hf
 uint64_t hf_table_room(const struct hf_table_header *header, const struct hf_table_places *places)
 {
     struct part part[PARTS];
-    unsigned n = list_parts(header, places, part);
+    unsigned n = table_room_list_parts(header, places, part);
     uint64_t size = 0;
 
     while (n > 0)
@@ -48,7 +48,7 @@ uint64_t hf_table_room(const struct hf_table_header *header, const struct hf_tab
 }
 
 /* 0 or an errno. */
-static int take(int fd, uint64_t from, uint64_t size)
+static int table_room_take(int fd, uint64_t from, uint64_t size)
 {
     int error = 0;
 
@@ -63,12 +63,12 @@ int hf_table_take_room(int fd, const struct hf_table_header *header,
                        const struct hf_table_places *places)
 {
     struct part part[PARTS];
-    unsigned n = list_parts(header, places, part);
+    unsigned n = table_room_list_parts(header, places, part);
     int error = 0;
 
     while (n > 0 && !error) {
         n--;
-        error = take(fd, part[n].from, part[n].size);
+        error = table_room_take(fd, part[n].from, part[n].size);
     }
     return error;
 }
@@ -86,7 +86,7 @@ int hf_table_grow_text(struct hf_table *table, uint64_t units)
     if (units == 0)
         return ENOSPC;
     /* (!) Memory first: without it a store, or a reader's load, would raise SIGBUS. */
-    error = take(table->fd, start + there * HF_TEXT_UNIT, units * HF_TEXT_UNIT);
+    error = table_room_take(table->fd, start + there * HF_TEXT_UNIT, units * HF_TEXT_UNIT);
     if (error)
         return error;
     table->text_there = there + units;
@@ -95,7 +95,7 @@ int hf_table_grow_text(struct hf_table *table, uint64_t units)
 }
 
 /* Memory for `entries` of both areas. */
-static int take_index(const struct hf_table *table, uint32_t entries)
+static int table_room_take_index(const struct hf_table *table, uint32_t entries)
 {
     int error = 0;
 
@@ -103,8 +103,9 @@ static int take_index(const struct hf_table *table, uint32_t entries)
         const hf_index_entry *end = table->index + (size_t)area * table->index_room;
 
         end += table->index_there;
-        error = take(table->fd, (uint64_t)((const uint8_t *)end - (uint8_t *)table->header),
-                     (entries - table->index_there) * sizeof(*end));
+        error =
+            table_room_take(table->fd, (uint64_t)((const uint8_t *)end - (uint8_t *)table->header),
+                            (entries - table->index_there) * sizeof(*end));
     }
     return error;
 }
@@ -122,10 +123,10 @@ int hf_table_take_slots(struct hf_table *table, uint32_t slots)
         return HF_EFULL;
     if (entries < table->index_there)
         entries = table->index_there;
-    error = take(table->fd, (uint64_t)((const uint8_t *)end - (uint8_t *)table->header),
-                 (slots - table->slots_there) * sizeof(*end));
+    error = table_room_take(table->fd, (uint64_t)((const uint8_t *)end - (uint8_t *)table->header),
+                            (slots - table->slots_there) * sizeof(*end));
     if (!error)
-        error = take_index(table, entries);
+        error = table_room_take_index(table, entries);
     /* (!) Memory first, as above. What was taken in vain is used by the next try. */
     if (error)
         return HF_EFULL;

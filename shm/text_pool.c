@@ -23,32 +23,32 @@ struct hf_text_pool {
     uint64_t *taken;  /* bits, and a word more */
 };
 
-static unsigned units_of(size_t name_len, size_t note_len, size_t comm_len)
+static unsigned pool_units_of(size_t name_len, size_t note_len, size_t comm_len)
 {
     return (unsigned)((name_len + note_len + comm_len + HF_TEXT_UNIT - 1) / HF_TEXT_UNIT);
 }
 
-static bool are_lengths_right(size_t name_len, size_t note_len, size_t comm_len)
+static bool pool_are_lengths_right(size_t name_len, size_t note_len, size_t comm_len)
 {
     return name_len >= 1 && name_len <= HF_NAME_MAX && note_len <= HF_NOTE_MAX &&
            comm_len <= HF_COMM_MAX;
 }
 
 /* Whether `n` units from `from` on have memory. */
-static bool are_there(const struct hf_text_pool *pool, uint64_t from, unsigned n)
+static bool pool_are_there(const struct hf_text_pool *pool, uint64_t from, unsigned n)
 {
     uint64_t there = pool->table->text_there;
 
     return from <= there && n <= there - from;
 }
 
-static bool is_taken(const struct hf_text_pool *pool, uint64_t unit)
+static bool pool_is_taken(const struct hf_text_pool *pool, uint64_t unit)
 {
     return pool->taken[unit / 64] >> unit % 64 & 1;
 }
 
 /* Everything is counted by this process alone. */
-static void check(const struct hf_text_pool *pool)
+static void pool_check(const struct hf_text_pool *pool)
 {
     const struct hf_table *t = pool->table;
 
@@ -60,13 +60,13 @@ static void check(const struct hf_text_pool *pool)
               (unsigned long long)pool->next, (unsigned long long)t->text_there);
 }
 
-static void take(struct hf_text_pool *pool, uint64_t from, unsigned n)
+static void pool_take(struct hf_text_pool *pool, uint64_t from, unsigned n)
 {
     hf_assert(n >= 1 && n <= UNITS_MAX, "%u units", n);
-    hf_assert(are_there(pool, from, n), "%u units at %llu of %llu", n, (unsigned long long)from,
-              (unsigned long long)pool->table->text_there);
+    hf_assert(pool_are_there(pool, from, n), "%u units at %llu of %llu", n,
+              (unsigned long long)from, (unsigned long long)pool->table->text_there);
     for (uint64_t unit = from; unit < from + n; unit++) {
-        hf_assert(!is_taken(pool, unit), "unit %llu", (unsigned long long)unit);
+        hf_assert(!pool_is_taken(pool, unit), "unit %llu", (unsigned long long)unit);
         pool->taken[unit / 64] |= UINT64_C(1) << unit % 64;
     }
 }
@@ -97,7 +97,7 @@ void hf_text_pool_destroy(struct hf_text_pool *pool)
 }
 
 /* The units of `word` (64) at which `n` free ones in a row begin. */
-static uint64_t starts_in(const struct hf_text_pool *pool, uint64_t word, unsigned n)
+static uint64_t pool_starts_in(const struct hf_text_pool *pool, uint64_t word, unsigned n)
 {
     uint64_t low = ~pool->taken[word], high = ~pool->taken[word + 1];
 
@@ -110,12 +110,12 @@ static uint64_t starts_in(const struct hf_text_pool *pool, uint64_t word, unsign
 }
 
 /* The first `n` free units in a row of [from, to); `to` when there are none. */
-static uint64_t search(const struct hf_text_pool *pool, uint64_t from, uint64_t to, unsigned n)
+static uint64_t pool_search(const struct hf_text_pool *pool, uint64_t from, uint64_t to, unsigned n)
 {
     uint64_t wanted = UINT64_MAX << from % 64;
 
     for (uint64_t word = from / 64; word * 64 < to; word++) {
-        uint64_t starts = starts_in(pool, word, n) & wanted;
+        uint64_t starts = pool_starts_in(pool, word, n) & wanted;
 
         if (starts) {
             uint64_t found = word * 64 + (uint64_t)__builtin_ctzll(starts);
@@ -129,34 +129,34 @@ static uint64_t search(const struct hf_text_pool *pool, uint64_t from, uint64_t 
 
 /* Searches the units with memory: after the last find, then from the start across that point.
  * `there` when there are none. */
-static uint64_t find_there(struct hf_text_pool *pool, unsigned n)
+static uint64_t pool_find_there(struct hf_text_pool *pool, unsigned n)
 {
     uint64_t there = pool->table->text_there, seam = pool->next + n;
     uint64_t found;
 
     if (n >= pool->too_big)
         return there;
-    found = search(pool, pool->next, there, n);
+    found = pool_search(pool, pool->next, there, n);
     if (found < there)
         return found;
     if (seam > there)
         seam = there;
-    found = search(pool, 0, seam, n);
+    found = pool_search(pool, 0, seam, n);
     if (found < seam)
         return found;
     pool->too_big = n;
     return there;
 }
 
-static int find_room(struct hf_text_pool *pool, unsigned n, uint64_t *ret_from)
+static int pool_find_room(struct hf_text_pool *pool, unsigned n, uint64_t *ret_from)
 {
-    uint64_t there = pool->table->text_there, from = find_there(pool, n);
+    uint64_t there = pool->table->text_there, from = pool_find_there(pool, n);
 
     if (from == there) {
         if (hf_table_grow_text(pool->table, GROWTH) != 0)
             return HF_EFULL;
         pool->too_big = UNITS_MAX + 1;
-        from = search(pool, there < n ? 0 : there - n, pool->table->text_there, n);
+        from = pool_search(pool, there < n ? 0 : there - n, pool->table->text_there, n);
         if (from == pool->table->text_there)
             return HF_EFULL;
     }
@@ -168,17 +168,17 @@ int hf_text_put(struct hf_text_pool *pool, const void *name, size_t name_len, co
                 size_t note_len, const char *comm, size_t comm_len, uint32_t *ret_text_off)
 {
     char text[UNITS_MAX * HF_TEXT_UNIT] = {0};
-    unsigned n = units_of(name_len, note_len, comm_len);
+    unsigned n = pool_units_of(name_len, note_len, comm_len);
     uint64_t from;
     int status;
 
-    if (!are_lengths_right(name_len, note_len, comm_len))
+    if (!pool_are_lengths_right(name_len, note_len, comm_len))
         return HF_EINVAL;
-    if ((status = find_room(pool, n, &from)) != 0)
+    if ((status = pool_find_room(pool, n, &from)) != 0)
         return status;
-    take(pool, from, n);
+    pool_take(pool, from, n);
     pool->next = from + n;
-    check(pool);
+    pool_check(pool);
 
     memcpy(text, name, name_len);
     if (note_len)
@@ -193,29 +193,29 @@ int hf_text_put(struct hf_text_pool *pool, const void *name, size_t name_len, co
 void hf_text_drop(struct hf_text_pool *pool, uint32_t text_off, size_t name_len, size_t note_len,
                   size_t comm_len)
 {
-    unsigned n = units_of(name_len, note_len, comm_len);
+    unsigned n = pool_units_of(name_len, note_len, comm_len);
 
-    if (!are_lengths_right(name_len, note_len, comm_len) || !are_there(pool, text_off, n))
+    if (!pool_are_lengths_right(name_len, note_len, comm_len) || !pool_are_there(pool, text_off, n))
         return;
     for (uint64_t unit = text_off; unit < (uint64_t)text_off + n; unit++) {
-        hf_assert(is_taken(pool, unit), "unit %llu of the text at %u", (unsigned long long)unit,
-                  (unsigned)text_off);
+        hf_assert(pool_is_taken(pool, unit), "unit %llu of the text at %u",
+                  (unsigned long long)unit, (unsigned)text_off);
         pool->taken[unit / 64] &= ~(UINT64_C(1) << unit % 64);
     }
     pool->too_big = UNITS_MAX + 1;
-    check(pool);
+    pool_check(pool);
 }
 
 int hf_text_pool_reserve(struct hf_text_pool *pool, uint32_t text_off, size_t name_len,
                          size_t note_len, size_t comm_len)
 {
-    unsigned n = units_of(name_len, note_len, comm_len);
+    unsigned n = pool_units_of(name_len, note_len, comm_len);
 
-    if (!are_lengths_right(name_len, note_len, comm_len) || !are_there(pool, text_off, n))
+    if (!pool_are_lengths_right(name_len, note_len, comm_len) || !pool_are_there(pool, text_off, n))
         return HF_EINVAL;
     for (uint64_t unit = text_off; unit < (uint64_t)text_off + n; unit++)
-        if (is_taken(pool, unit))
+        if (pool_is_taken(pool, unit))
             return HF_EINVAL;
-    take(pool, text_off, n);
+    pool_take(pool, text_off, n);
     return 0;
 }

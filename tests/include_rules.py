@@ -145,8 +145,36 @@ def check_shared_programs(build):
             yield f"tests/unit/{name}: defines {symbol} in a program that it shares: name it in unit_alone of tests/CMakeLists.txt"
 
 
+STATIC = re.compile(r"^static (?:inline )?(?:_Noreturn )?(?:const |struct |enum |unsigned |signed |long |volatile )*[a-z_]\w*(?: \*+| )\*?([a-z_]\w*)\(", re.M)
+EXPORTED = re.compile(r"^(?!static|typedef|return|else|case|if|while|for|switch)(?:_Noreturn )?(?:HF_\w+ )?(?:const |struct |enum |unsigned |signed |long )*"
+                      r"[a-z_]\w*(?: \*+| )\*?([a-z_]\w*)\(", re.M)
+
+
+def prefixes_of(path, text):
+    """Those of which a static function's name has one: words of the file's name in their order, or the word that its exported
+    functions begin with."""
+    words = path.stem.split("_")
+    found = {"_".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1)}
+    found |= {word[:-1] for word in found if word.endswith("s")}
+    exported = [name.split("_")[0] for name in EXPORTED.findall(text) if not name.startswith("hf")]
+    return found | {word for word in exported if exported.count(word) >= 0.4 * len(exported)} | {"hf"}
+
+
+def check_prefixes():
+    """So that a breakpoint, a profile and a log name one function."""
+    for path in source_files():
+        if path.suffix != ".c" or path.relative_to(ROOT).parts[0] not in ("agent", "libclient", "shm", "tools"):
+            continue
+        text = path.read_text()
+        prefixes = tuple(f"{word}_" for word in prefixes_of(path, text))
+        for name in dict.fromkeys(STATIC.findall(text)):
+            if not name.startswith(prefixes):
+                yield f"{path.relative_to(ROOT)}: {name}() has no prefix of its file, such as {path.stem}_"
+
+
 def main():
-    violations = [text for path in source_files() for text in check_file(path)]
+    violations = list(check_prefixes())
+    violations += [text for path in source_files() for text in check_file(path)]
     if len(sys.argv) > 1:
         violations += [*check_core_calls(sys.argv[1]), *check_shared_programs(sys.argv[1])]
     for text in violations:

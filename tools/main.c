@@ -15,7 +15,7 @@
 #include "tools/top/top.h"
 
 /* It shows the fleet, or changes it. */
-static int fleet(int argc, char **argv)
+static int main_fleet(int argc, char **argv)
 {
     return cmd_fleet_changes(argc, argv) ? cmd_fleet_change(argc, argv) : cmd_fleet(argc, argv);
 }
@@ -36,7 +36,8 @@ static const struct {
     {"watch", cmd_watch, "Show what happens to leases and nodes, as it happens"},
     {"agents", cmd_agents, "Show which agents are on this host"},
     {"nodes", cmd_nodes, "Show the Redis nodes as the agent sees them"},
-    {"fleet", fleet, "Show the fleet's record of its nodes, or change it while locks are held"},
+    {"fleet", main_fleet,
+     "Show the fleet's record of its nodes, or change it while locks are held"},
     {"metrics", cmd_metrics, "Show the agent's metrics, for Prometheus"},
     {"wait", cmd_wait, "Wait until nobody holds a lock, on any host"},
     {"release", cmd_release, "Ask the holder of a lock to stop, or end its hold by force"},
@@ -48,7 +49,7 @@ static const struct {
     {"doctor", cmd_doctor, "Look for what is wrong with this host's installation"},
 };
 
-static void show_help(FILE *file)
+static void main_show_help(FILE *file)
 {
     fputs("Usage: holdfast <subcommand> [<args>]\n\nSubcommands:\n", file);
     for (size_t i = 0; i < sizeof(subcommands) / sizeof(subcommands[0]); i++)
@@ -56,12 +57,12 @@ static void show_help(FILE *file)
     fputs("\nholdfast <subcommand> --help shows the options; holdfast(1) tells the rest.\n", file);
 }
 
-static int finish(int code)
+static int main_finish(int code)
 {
     return hf_streams_finish("holdfast", code, EXIT_FAILED);
 }
 
-static int unknown(const char *word)
+static int main_unknown(const char *word)
 {
     char shown[TEXT_NAME_SIZE];
     struct suggestion meant = {0};
@@ -80,16 +81,16 @@ static int unknown(const char *word)
 }
 
 /* argv[0] is the subcommand's name. */
-static int call(int argc, char **argv)
+static int main_call(int argc, char **argv)
 {
     for (size_t i = 0; i < sizeof(subcommands) / sizeof(subcommands[0]); i++)
         if (!strcmp(argv[0], subcommands[i].name))
             return subcommands[i].function(argc, argv);
-    return unknown(argv[0]);
+    return main_unknown(argv[0]);
 }
 
 /* "help run" is "run --help", and "help fleet move" is "fleet move --help". */
-static int help_of(int argc, char **argv)
+static int main_help_of(int argc, char **argv)
 {
     static char help[] = "--help";
     char *words[4] = {argv[1]};
@@ -98,7 +99,7 @@ static int help_of(int argc, char **argv)
     for (; count < 3 && count + 1 < argc; count++)
         words[count] = argv[count + 1];
     words[count++] = help;
-    return call(count, words);
+    return main_call(count, words);
 }
 
 int main(int argc, char **argv)
@@ -108,18 +109,18 @@ int main(int argc, char **argv)
     text_use_terminal();
     if (argc < 2) {
         fputs("holdfast: a subcommand is missing\n", stderr);
-        show_help(stderr);
+        main_show_help(stderr);
         return EXIT_USAGE;
     }
     if (!strcmp(argv[1], "help") && argc > 2)
-        return finish(help_of(argc - 1, argv + 1));
+        return main_finish(main_help_of(argc - 1, argv + 1));
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
-        show_help(stdout);
-        return finish(EXIT_OK);
+        main_show_help(stdout);
+        return main_finish(EXIT_OK);
     }
     if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
         puts("holdfast " HOLDFAST_VERSION);
-        return finish(EXIT_OK);
+        return main_finish(EXIT_OK);
     }
-    return finish(call(argc - 1, argv + 1));
+    return main_finish(main_call(argc - 1, argv + 1));
 }

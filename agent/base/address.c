@@ -27,8 +27,8 @@ struct parse {
     size_t why_size;
 };
 
-static int wrong(struct parse *p, const char *format, ...) HF_PRINTF(2, 3);
-static int wrong(struct parse *p, const char *format, ...)
+static int address_wrong(struct parse *p, const char *format, ...) HF_PRINTF(2, 3);
+static int address_wrong(struct parse *p, const char *format, ...)
 {
     char what[192];
     va_list args;
@@ -40,22 +40,22 @@ static int wrong(struct parse *p, const char *format, ...)
     return HF_EINVAL;
 }
 
-static bool starts_with(const char *text, const char *prefix)
+static bool address_starts_with(const char *text, const char *prefix)
 {
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
-static bool consists_of(const char *text, const char *set)
+static bool address_consists_of(const char *text, const char *set)
 {
     return *text && text[strspn(text, set)] == '\0';
 }
 
 /* Digits only, no more than `max`. */
-static bool parse_number(const char *text, long max, long *ret_number)
+static bool address_parse_number(const char *text, long max, long *ret_number)
 {
     long number = 0;
 
-    if (!consists_of(text, DIGITS))
+    if (!address_consists_of(text, DIGITS))
         return false;
     for (; *text; text++) {
         number = number * 10 + (*text - '0');
@@ -69,8 +69,8 @@ static bool parse_number(const char *text, long max, long *ret_number)
 /* --- parts ------------------------------------------------------------------------------------ */
 
 /* "%41" and the like, as in any URI. */
-static int unescape(struct parse *p, const char *from, size_t length, char *to, size_t size,
-                    const char *what)
+static int address_unescape(struct parse *p, const char *from, size_t length, char *to, size_t size,
+                            const char *what)
 {
     size_t n = 0;
 
@@ -82,16 +82,17 @@ static int unescape(struct parse *p, const char *from, size_t length, char *to, 
 
             if (i + 2 >= length || !isxdigit((unsigned char)from[i + 1]) ||
                 !isxdigit((unsigned char)from[i + 2]))
-                return wrong(p, "the %s has a %% without two hexadecimal digits behind it", what);
+                return address_wrong(p, "the %s has a %% without two hexadecimal digits behind it",
+                                     what);
             /* NOLINTNEXTLINE(cert-err34-c): two hexadecimal digits always fit. */
             (void)sscanf(from + i + 1, "%2x", &value);
             c = (unsigned char)value;
             i += 2;
         }
         if (c == '\0')
-            return wrong(p, "the %s contains a zero byte", what);
+            return address_wrong(p, "the %s contains a zero byte", what);
         if (n + 1 >= size)
-            return wrong(p, "the %s is longer than %zu bytes", what, size - 1);
+            return address_wrong(p, "the %s is longer than %zu bytes", what, size - 1);
         to[n++] = (char)c;
     }
     to[n] = '\0';
@@ -99,114 +100,114 @@ static int unescape(struct parse *p, const char *from, size_t length, char *to, 
 }
 
 /* [USER][:PASSWORD], `length` bytes */
-static int parse_user(struct parse *p, const char *text, size_t length)
+static int address_parse_user(struct parse *p, const char *text, size_t length)
 {
     const char *colon = memchr(text, ':', length);
     size_t user = colon ? (size_t)(colon - text) : length;
-    int rc = unescape(p, text, user, p->out.user, sizeof(p->out.user), "user");
+    int rc = address_unescape(p, text, user, p->out.user, sizeof(p->out.user), "user");
 
     if (rc == HF_OK && colon)
-        rc = unescape(p, colon + 1, length - user - 1, p->out.password, sizeof(p->out.password),
-                      "password");
+        rc = address_unescape(p, colon + 1, length - user - 1, p->out.password,
+                              sizeof(p->out.password), "password");
     return rc;
 }
 
-static int parse_path(struct parse *p, const char *path)
+static int address_parse_path(struct parse *p, const char *path)
 {
     if (path[0] != '/')
-        return wrong(p, "the path of a unix socket must be absolute");
+        return address_wrong(p, "the path of a unix socket must be absolute");
     if (path[1] == '\0')
-        return wrong(p, "the path of the unix socket is missing");
+        return address_wrong(p, "the path of the unix socket is missing");
     if (strlen(path) > SOCKET_MAX)
-        return wrong(p, "the path of a unix socket can have %zu bytes at most", SOCKET_MAX);
+        return address_wrong(p, "the path of a unix socket can have %zu bytes at most", SOCKET_MAX);
     p->out.unix_socket = true;
     memcpy(p->out.host, path, strlen(path) + 1);
     return HF_OK;
 }
 
-static bool is_v6(const char *host)
+static bool address_is_v6(const char *host)
 {
     char address[HF_NODE_TEXT_MAX + 1];
     struct in6_addr parsed;
     const char *zone = strchr(host, '%');
 
     /* With a zone ("%eth0") it is numeric as well. Other characters would be taken for parts of a URI. */
-    if (zone && (zone[1] == '\0' || !consists_of(zone + 1, LETTERS DIGITS "._-")))
+    if (zone && (zone[1] == '\0' || !address_consists_of(zone + 1, LETTERS DIGITS "._-")))
         return false;
     snprintf(address, sizeof(address), "%.*s", (int)strcspn(host, "%"), host);
     return inet_pton(AF_INET6, address, &parsed) == 1;
 }
 
-static int parse_port(struct parse *p, const char *text)
+static int address_parse_port(struct parse *p, const char *text)
 {
     long port;
 
-    if (!parse_number(text, UINT16_MAX, &port) || port == 0)
-        return wrong(p, "the port must be a number from 1 to 65535");
+    if (!address_parse_number(text, UINT16_MAX, &port) || port == 0)
+        return address_wrong(p, "the port must be a number from 1 to 65535");
     p->out.port = (uint16_t)port;
     return HF_OK;
 }
 
 /* [V6ADDR][:PORT] with its brackets */
-static int parse_bracketed(struct parse *p, const char *text)
+static int address_parse_bracketed(struct parse *p, const char *text)
 {
     const char *end = strchr(text, ']');
     size_t length;
 
     if (!end)
-        return wrong(p, "the bracket is not closed");
+        return address_wrong(p, "the bracket is not closed");
     length = (size_t)(end - text) - 1;
     if (length > HF_NODE_TEXT_MAX)
-        return wrong(p, "the host is longer than %d bytes", HF_NODE_TEXT_MAX);
+        return address_wrong(p, "the host is longer than %d bytes", HF_NODE_TEXT_MAX);
     memcpy(p->out.host, text + 1, length);
     p->out.host[length] = '\0';
-    if (!is_v6(p->out.host))
-        return wrong(p, "what stands in brackets must be an IPv6 address");
+    if (!address_is_v6(p->out.host))
+        return address_wrong(p, "what stands in brackets must be an IPv6 address");
     p->out.numeric = true;
     if (end[1] == '\0')
         return HF_OK;
     if (end[1] != ':')
-        return wrong(p, "only :PORT can follow the bracket");
-    return parse_port(p, end + 2);
+        return address_wrong(p, "only :PORT can follow the bracket");
+    return address_parse_port(p, end + 2);
 }
 
 /* HOST[:PORT] or [V6ADDR][:PORT] */
-static int parse_host(struct parse *p, const char *text)
+static int address_parse_host(struct parse *p, const char *text)
 {
     size_t length = strcspn(text, ":");
     struct in_addr parsed;
 
     p->out.port = DEFAULT_PORT;
     if (text[0] == '[')
-        return parse_bracketed(p, text);
+        return address_parse_bracketed(p, text);
     if (text[length] == ':' && strchr(text + length + 1, ':'))
-        return wrong(p, "an IPv6 address goes in brackets: [ADDRESS]:PORT");
+        return address_wrong(p, "an IPv6 address goes in brackets: [ADDRESS]:PORT");
     if (length == 0)
-        return wrong(p, "the host is missing");
+        return address_wrong(p, "the host is missing");
     if (length > HF_NODE_TEXT_MAX)
-        return wrong(p, "the host is longer than %d bytes", HF_NODE_TEXT_MAX);
+        return address_wrong(p, "the host is longer than %d bytes", HF_NODE_TEXT_MAX);
     memcpy(p->out.host, text, length);
     p->out.host[length] = '\0';
-    if (!consists_of(p->out.host, LETTERS DIGITS "._-"))
-        return wrong(p, "a host name has letters, digits, dots and hyphens only");
+    if (!address_consists_of(p->out.host, LETTERS DIGITS "._-"))
+        return address_wrong(p, "a host name has letters, digits, dots and hyphens only");
     p->out.numeric = inet_pton(AF_INET, p->out.host, &parsed) == 1;
-    if (!p->out.numeric && consists_of(p->out.host, DIGITS "."))
-        return wrong(p, "not an IPv4 address");
-    return text[length] == ':' ? parse_port(p, text + length + 1) : HF_OK;
+    if (!p->out.numeric && address_consists_of(p->out.host, DIGITS "."))
+        return address_wrong(p, "not an IPv4 address");
+    return text[length] == ':' ? address_parse_port(p, text + length + 1) : HF_OK;
 }
 
-static int parse_db(struct parse *p, const char *text)
+static int address_parse_db(struct parse *p, const char *text)
 {
     long db;
 
-    if (!parse_number(text, DB_MAX, &db))
-        return wrong(p, "the database must be a number from 0 to %d", DB_MAX);
+    if (!address_parse_number(text, DB_MAX, &db))
+        return address_wrong(p, "the database must be a number from 0 to %d", DB_MAX);
     p->out.db = (int)db;
     return HF_OK;
 }
 
 /* Behind redis:// and user: HOST[:PORT][/DB] */
-static int parse_tcp_uri(struct parse *p, const char *text)
+static int address_parse_tcp_uri(struct parse *p, const char *text)
 {
     char host[TEXT_MAX];
     const char *slash = strchr(text, '/');
@@ -215,12 +216,12 @@ static int parse_tcp_uri(struct parse *p, const char *text)
 
     memcpy(host, text, length);
     host[length] = '\0';
-    rc = parse_host(p, host);
-    return rc == HF_OK && slash && slash[1] ? parse_db(p, slash + 1) : rc;
+    rc = address_parse_host(p, host);
+    return rc == HF_OK && slash && slash[1] ? address_parse_db(p, slash + 1) : rc;
 }
 
 /* Behind redis+unix:// and user: /PATH[?db=DB] */
-static int parse_unix_uri(struct parse *p, const char *text)
+static int address_parse_unix_uri(struct parse *p, const char *text)
 {
     char path[TEXT_MAX];
     const char *query = strchr(text, '?');
@@ -229,19 +230,19 @@ static int parse_unix_uri(struct parse *p, const char *text)
 
     memcpy(path, text, length);
     path[length] = '\0';
-    rc = parse_path(p, path);
+    rc = address_parse_path(p, path);
     if (rc != HF_OK || !query)
         return rc;
-    if (!starts_with(query, "?db="))
-        return wrong(p, "only ?db=DB can follow the path");
-    return parse_db(p, query + 4);
+    if (!address_starts_with(query, "?db="))
+        return address_wrong(p, "only ?db=DB can follow the path");
+    return address_parse_db(p, query + 4);
 }
 
 /* --- the whole -------------------------------------------------------------------------------- */
 
 /* Where the user and password end within a URI: at the last @ before host or path, since a password
  * may contain one. NULL: there is no user. */
-static const char *user_end(const char *text)
+static const char *address_user_end(const char *text)
 {
     const char *authority = strstr(text, "://");
 
@@ -249,7 +250,7 @@ static const char *user_end(const char *text)
         return NULL;
     /* A socket's path may contain an @ of its own; it begins at the first slash. */
     authority += 3;
-    if (starts_with(text, "redis+unix:")) {
+    if (address_starts_with(text, "redis+unix:")) {
         const char *slash = strchr(authority, '/');
 
         if (slash && slash > authority && slash[-1] == '@')
@@ -260,16 +261,16 @@ static const char *user_end(const char *text)
 }
 
 /* The same, even if they stand in the wrong place, so that no message shows them. */
-static const char *secret_end(const char *text)
+static const char *address_secret_end(const char *text)
 {
     if (strstr(text, "://"))
-        return user_end(text);
-    return text[0] == '/' || starts_with(text, "unix:") ? NULL : strrchr(text, '@');
+        return address_user_end(text);
+    return text[0] == '/' || address_starts_with(text, "unix:") ? NULL : strrchr(text, '@');
 }
 
 /* Behind a scheme, without an @: whether it is no [HOST][:PORT][/DB] or path. Then it may be a user and a password of
  * which the rest was cut off. */
-static bool may_be_secret(const char *rest, bool is_unix)
+static bool address_may_be_secret(const char *rest, bool is_unix)
 {
     const char *end = *rest == '[' ? strchr(rest, ']') : NULL, *port;
     size_t length;
@@ -284,49 +285,51 @@ static bool may_be_secret(const char *rest, bool is_unix)
 }
 
 /* `text` without user and password. */
-static void show(const char *text, char *to, size_t size)
+static void address_show(const char *text, char *to, size_t size)
 {
-    const char *authority = strstr(text, "://"), *at = secret_end(text);
+    const char *authority = strstr(text, "://"), *at = address_secret_end(text);
     int scheme = authority ? (int)(authority + 3 - text) : 0;
 
     if (at)
         snprintf(to, size, "%.*s%s", scheme, text, at + 1);
-    else if (authority && may_be_secret(authority + 3, starts_with(text, "redis+unix:")))
+    else if (authority &&
+             address_may_be_secret(authority + 3, address_starts_with(text, "redis+unix:")))
         snprintf(to, size, "%.*s...", scheme, text);
     else
         snprintf(to, size, "%s", text);
 }
 
 /* ID= before an address; the length of ID, 0 when there is none. */
-static size_t id_length(const char *text)
+static size_t address_id_length(const char *text)
 {
     size_t length = strcspn(text, "=/:@[?,");
 
     return text[length] == '=' ? length : 0;
 }
 
-static int parse_address(struct parse *p, const char *text)
+static int address_parse_address(struct parse *p, const char *text)
 {
-    bool is_tls = starts_with(text, "rediss://"), is_tcp = is_tls || starts_with(text, "redis://");
+    bool is_tls = address_starts_with(text, "rediss://"),
+         is_tcp = is_tls || address_starts_with(text, "redis://");
     const char *at, *rest;
     int rc = HF_OK;
 
-    if (!is_tcp && !starts_with(text, "redis+unix://")) {
+    if (!is_tcp && !address_starts_with(text, "redis+unix://")) {
         if (strstr(text, "://"))
-            return wrong(p, "the scheme must be redis://, rediss:// or redis+unix://");
-        if (starts_with(text, "unix:"))
-            return parse_path(p, text + 5);
-        return text[0] == '/' ? parse_path(p, text) : parse_host(p, text);
+            return address_wrong(p, "the scheme must be redis://, rediss:// or redis+unix://");
+        if (address_starts_with(text, "unix:"))
+            return address_parse_path(p, text + 5);
+        return text[0] == '/' ? address_parse_path(p, text) : address_parse_host(p, text);
     }
     rest = strstr(text, "://") + 3;
-    at = user_end(text);
+    at = address_user_end(text);
     if (at) {
-        rc = parse_user(p, rest, (size_t)(at - rest));
+        rc = address_parse_user(p, rest, (size_t)(at - rest));
         rest = at + 1;
     }
     if (rc != HF_OK)
         return rc;
-    rc = is_tcp ? parse_tcp_uri(p, rest) : parse_unix_uri(p, rest);
+    rc = is_tcp ? address_parse_tcp_uri(p, rest) : address_parse_unix_uri(p, rest);
     if (rc == HF_OK && is_tls) {
         p->out.tls = true;
         memcpy(p->out.tls_name, p->out.host, sizeof(p->out.tls_name));
@@ -337,42 +340,44 @@ static int parse_address(struct parse *p, const char *text)
 
 /* --- options ---------------------------------------------------------------------------------- */
 
-static int take_as(struct parse *p, const char *seat, bool has_id)
+static int address_take_as(struct parse *p, const char *seat, bool has_id)
 {
     if (!has_id)
-        return wrong(p,
-                     "give it an id, ID=ADDRESS%sSEAT: hosts that reach a node by different "
-                     "addresses know it by its id",
-                     AS);
+        return address_wrong(
+            p,
+            "give it an id, ID=ADDRESS%sSEAT: hosts that reach a node by different "
+            "addresses know it by its id",
+            AS);
     if (seat[0] != '/' && strchr(seat, '@')) /* a password, perhaps */
-        return wrong(p, "write as=IP:PORT, as=[IPV6]:PORT or as=/PATH, without a user");
+        return address_wrong(p, "write as=IP:PORT, as=[IPV6]:PORT or as=/PATH, without a user");
     if (!node_address_seat_read(seat, p->out.as))
-        return wrong(p,
-                     "write as=IP:PORT, as=[IPV6]:PORT or as=/PATH, in numbers as holdfast "
-                     "fleet shows it: '%.48s' is none of these",
-                     seat);
+        return address_wrong(p,
+                             "write as=IP:PORT, as=[IPV6]:PORT or as=/PATH, in numbers as holdfast "
+                             "fleet shows it: '%.48s' is none of these",
+                             seat);
     return HF_OK;
 }
 
-static int take_password_file(struct parse *p, const char *path, bool has_id)
+static int address_take_password_file(struct parse *p, const char *path, bool has_id)
 {
     (void)has_id;
     if (*path == '\0' || strlen(path) > NODE_ADDRESS_FILE_MAX)
-        return wrong(p, "write password_file=PATH with 1 to %d bytes", NODE_ADDRESS_FILE_MAX);
+        return address_wrong(p, "write password_file=PATH with 1 to %d bytes",
+                             NODE_ADDRESS_FILE_MAX);
     if (p->out.password[0])
-        return wrong(p, "give its password there or in password_file, not in both");
+        return address_wrong(p, "give its password there or in password_file, not in both");
     memcpy(p->out.password_file, path, strlen(path) + 1);
     return HF_OK;
 }
 
-static int take_tls_name(struct parse *p, const char *name, bool has_id)
+static int address_take_tls_name(struct parse *p, const char *name, bool has_id)
 {
     (void)has_id;
     if (!p->out.tls)
-        return wrong(p, "tls_name goes with rediss://");
+        return address_wrong(p, "tls_name goes with rediss://");
     if (*name == '\0' || strlen(name) > HF_NODE_TEXT_MAX ||
-        (!is_v6(name) && !consists_of(name, LETTERS DIGITS "._-")))
-        return wrong(p, "write tls_name=HOST, a host name or an IP address");
+        (!address_is_v6(name) && !address_consists_of(name, LETTERS DIGITS "._-")))
+        return address_wrong(p, "write tls_name=HOST, a host name or an IP address");
     memcpy(p->out.tls_name, name, strlen(name) + 1);
     return HF_OK;
 }
@@ -380,12 +385,12 @@ static int take_tls_name(struct parse *p, const char *name, bool has_id)
 static const struct option {
     const char *mark;
     int (*take)(struct parse *p, const char *value, bool has_id);
-} options[] = {{AS, take_as},
-               {NODE_ADDRESS_PASSWORD_FILE, take_password_file},
-               {NODE_ADDRESS_TLS_NAME, take_tls_name}};
+} options[] = {{AS, address_take_as},
+               {NODE_ADDRESS_PASSWORD_FILE, address_take_password_file},
+               {NODE_ADDRESS_TLS_NAME, address_take_tls_name}};
 
 /* The first option in `text`; NULL: none. */
-static char *find_option(char *text, const struct option **ret_option)
+static char *address_find_option(char *text, const struct option **ret_option)
 {
     char *first = NULL;
 
@@ -402,42 +407,43 @@ static char *find_option(char *text, const struct option **ret_option)
 
 /* Cuts the options off an address, of which the rest is shown from then on. Returns the first one; NULL: none. They
  * stand behind user and password. */
-static int cut_options(struct parse *p, char *address, char **ret_options)
+static int address_cut_options(struct parse *p, char *address, char **ret_options)
 {
-    const char *secret = secret_end(address);
+    const char *secret = address_secret_end(address);
     const struct option *option = NULL;
-    char *at = find_option(address, &option);
+    char *at = address_find_option(address, &option);
 
     *ret_options = at;
     if (!at)
         return HF_OK;
     if (secret && at < secret)
-        return wrong(p,
-                     "write %%2C for the comma of a user or password with %s in it; no @ may "
-                     "stand behind another %s",
-                     option->mark, option->mark);
+        return address_wrong(
+            p,
+            "write %%2C for the comma of a user or password with %s in it; no @ may "
+            "stand behind another %s",
+            option->mark, option->mark);
     *at = '\0';
-    show(address, p->shown, sizeof(p->shown));
+    address_show(address, p->shown, sizeof(p->shown));
     *at = ',';
     return HF_OK;
 }
 
-static int take_options(struct parse *p, char *at, bool has_id)
+static int address_take_options(struct parse *p, char *at, bool has_id)
 {
     const struct option *option = NULL, *next = NULL;
     uint32_t seen = 0;
     int rc = HF_OK;
 
     if (at)
-        (void)find_option(at, &option);
+        (void)address_find_option(at, &option);
     while (at && rc == HF_OK) {
         const char *value = at + strlen(option->mark);
         uint32_t bit = 1u << (option - options);
 
-        at = find_option(at + 1, &next);
+        at = address_find_option(at + 1, &next);
         if (at)
             *at = '\0';
-        rc = seen & bit ? wrong(p, "%s is given twice", option->mark + 1)
+        rc = seen & bit ? address_wrong(p, "%s is given twice", option->mark + 1)
                         : option->take(p, value, has_id);
         seen |= bit;
         if (at) {
@@ -449,19 +455,20 @@ static int take_options(struct parse *p, char *at, bool has_id)
 }
 
 /* The id is the first `length` bytes of `text`, or the address. */
-static int parse_id(struct parse *p, const char *text, size_t length)
+static int address_parse_id(struct parse *p, const char *text, size_t length)
 {
     if (length == 0) {
         memcpy(p->out.id, p->out.text, sizeof(p->out.id));
         return HF_OK;
     }
     if (length > HF_NODE_TEXT_MAX)
-        return wrong(p, "the id is longer than %d bytes", HF_NODE_TEXT_MAX);
+        return address_wrong(p, "the id is longer than %d bytes", HF_NODE_TEXT_MAX);
     memcpy(p->out.id, text, length);
     p->out.id[length] = '\0';
-    if (!consists_of(p->out.id, LETTERS DIGITS "._-"))
-        return wrong(p, "its id '%s' has other characters than letters, digits, '.', '-' and '_'",
-                     p->out.id);
+    if (!address_consists_of(p->out.id, LETTERS DIGITS "._-"))
+        return address_wrong(
+            p, "its id '%s' has other characters than letters, digits, '.', '-' and '_'",
+            p->out.id);
     return HF_OK;
 }
 
@@ -469,41 +476,42 @@ int node_address_parse(const char *text, struct node_address *ret_address, char 
                        size_t why_size)
 {
     struct parse p = {.why = why, .why_size = why_size};
-    size_t id = id_length(text);
+    size_t id = address_id_length(text);
     char address[TEXT_MAX], *more;
     int rc;
 
     if (strlen(text) >= TEXT_MAX) {
         snprintf(p.shown, sizeof(p.shown), "...");
-        return wrong(&p, "longer than %d bytes", TEXT_MAX - 1);
+        return address_wrong(&p, "longer than %d bytes", TEXT_MAX - 1);
     }
     snprintf(address, sizeof(address), "%s", text + (id ? id + 1 : 0));
-    show(address, p.shown, sizeof(p.shown));
+    address_show(address, p.shown, sizeof(p.shown));
     if (*address == '\0')
-        return wrong(&p, "it is empty");
+        return address_wrong(&p, "it is empty");
     if (text[0] == '=')
-        return wrong(&p, "the id before = is empty");
+        return address_wrong(&p, "the id before = is empty");
     for (const char *c = address; *c; c++) {
         if (!isgraph((unsigned char)*c))
-            return wrong(&p, "it contains a blank or a control character; in a user or password "
-                             "write %%20 for a blank");
+            return address_wrong(
+                &p, "it contains a blank or a control character; in a user or password "
+                    "write %%20 for a blank");
     }
-    rc = cut_options(&p, address, &more);
+    rc = address_cut_options(&p, address, &more);
     if (rc != HF_OK)
         return rc;
     if (more)
         *more = '\0';
-    rc = parse_address(&p, address);
+    rc = address_parse_address(&p, address);
     if (more)
         *more = ',';
     if (rc == HF_OK)
-        rc = take_options(&p, more, id > 0);
+        rc = address_take_options(&p, more, id > 0);
     if (rc != HF_OK)
         return rc;
     if (strlen(p.shown) > HF_NODE_TEXT_MAX)
-        return wrong(&p, "longer than %d bytes", HF_NODE_TEXT_MAX);
+        return address_wrong(&p, "longer than %d bytes", HF_NODE_TEXT_MAX);
     memcpy(p.out.text, p.shown, strlen(p.shown) + 1);
-    rc = parse_id(&p, text, id);
+    rc = address_parse_id(&p, text, id);
     if (rc == HF_OK)
         *ret_address = p.out;
     return rc;

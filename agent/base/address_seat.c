@@ -32,7 +32,7 @@ static void seat_v6(const struct in6_addr *ip, in_port_t port, char ret_seat[HF_
 }
 
 /* Digits only, 1 to 65535. */
-static bool read_port(const char *text, uint16_t *ret_port)
+static bool seat_read_port(const char *text, uint16_t *ret_port)
 {
     uint32_t port = 0;
 
@@ -48,8 +48,8 @@ static bool read_port(const char *text, uint16_t *ret_port)
 }
 
 /* IP or [IPV6], the `length` bytes of `text`. */
-static bool read_host(const char *text, size_t length, uint16_t port,
-                      char ret_seat[HF_NODE_TEXT_MAX + 1])
+static bool seat_read_host(const char *text, size_t length, uint16_t port,
+                           char ret_seat[HF_NODE_TEXT_MAX + 1])
 {
     char host[INET6_ADDRSTRLEN + 2];
     struct in_addr v4;
@@ -78,8 +78,8 @@ bool node_address_seat_read(const char *text, char ret_seat[HF_NODE_TEXT_MAX + 1
     uint16_t port;
 
     if (text[0] != '/')
-        return colon && read_port(colon + 1, &port) &&
-               read_host(text, (size_t)(colon - text), port, ret_seat);
+        return colon && seat_read_port(colon + 1, &port) &&
+               seat_read_host(text, (size_t)(colon - text), port, ret_seat);
     if (!text[1] || strlen(text) > PATH_MOST || strstr(text, NODE_ADDRESS_AS))
         return false;
     memcpy(ret_seat, text, strlen(text) + 1);
@@ -87,7 +87,7 @@ bool node_address_seat_read(const char *text, char ret_seat[HF_NODE_TEXT_MAX + 1
 }
 
 /* Whether `zoned` is the IPv6 address `host` and says by which interface this host reaches it. */
-static bool has_zone_for(const char *zoned, const char *host)
+static bool seat_has_zone_for(const char *zoned, const char *host)
 {
     char without[HF_NODE_TEXT_MAX + 1];
     struct in6_addr a, b;
@@ -99,15 +99,15 @@ static bool has_zone_for(const char *zoned, const char *host)
            memcmp(&a, &b, sizeof(a)) == 0;
 }
 
-static void go_to(const char *seat, const struct node_address *like, struct node_address *to)
+static void seat_go_to(const char *seat, const struct node_address *like, struct node_address *to)
 {
     const char *colon = strrchr(seat, ':'), *host = seat[0] == '[' ? seat + 1 : seat;
     size_t length = (size_t)(colon - host) - (host == seat ? 0 : 1);
 
-    (void)read_port(colon + 1, &to->port);
+    (void)seat_read_port(colon + 1, &to->port);
     memcpy(to->host, host, length);
     to->host[length] = '\0';
-    if (!like->unix_socket && has_zone_for(like->host, to->host))
+    if (!like->unix_socket && seat_has_zone_for(like->host, to->host))
         memcpy(to->host, like->host, sizeof(to->host));
 }
 
@@ -128,7 +128,7 @@ bool node_address_from_seat(const char *seat, const struct node_address *like,
     if (out.unix_socket)
         memcpy(out.host, seat, strlen(seat) + 1);
     else
-        go_to(seat, like, &out);
+        seat_go_to(seat, like, &out);
     *ret_address = out;
     return true;
 }

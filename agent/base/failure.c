@@ -35,7 +35,7 @@ void failure_about_before(const struct failure_about *before)
 }
 
 /* (!) Not clock_wall(), whose assertion may be the one that fails. */
-static int64_t wall_ms(void)
+static int64_t failure_wall_ms(void)
 {
     struct timespec now = {0};
 
@@ -44,7 +44,7 @@ static int64_t wall_ms(void)
 }
 
 /* The last words come first: they are stores to memory, and the log's line may block. */
-static void report(const char *text)
+static void failure_report(const char *text)
 {
     struct hf_table_header *header = atomic_load(&into);
     char lock[96], words[HF_LAST_WORDS + 1];
@@ -53,7 +53,7 @@ static void report(const char *text)
              about.lock ? log_name(about.lock, about.lock_len, lock, sizeof(lock)) : "-",
              about.node ? about.node : "-", thread_role_name());
     if (header)
-        hf_last_words_put(header, wall_ms(), words);
+        hf_last_words_put(header, failure_wall_ms(), words);
     log_error("assertion failed in %s; the agent ends, and its leases are valid until their "
               "deadlines: start it again, and report this line",
               words);
@@ -62,7 +62,7 @@ static void report(const char *text)
 
 void failure_hear(void)
 {
-    hf_assert_hear(report);
+    hf_assert_hear(failure_report);
 }
 
 void failure_into(struct hf_table_header *header)

@@ -40,7 +40,7 @@ static struct {
 } queue = {.lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER};
 
 /* systemd says in JOURNAL_STREAM what its end of stderr is: DEVICE:INODE. */
-static bool is_journal(const struct stat *st)
+static bool log_is_journal(const struct stat *st)
 {
     const char *stream = getenv("JOURNAL_STREAM");
     unsigned long long dev, inode;
@@ -67,7 +67,7 @@ void log_init(enum log_level most)
     if (fstat(STDERR_FILENO, &st) < 0)
         return;
     to_socket = S_ISSOCK(st.st_mode);
-    to_journal = is_journal(&st);
+    to_journal = log_is_journal(&st);
     may_block = !to_socket;
     /* (!) A description with our own O_NONBLOCK: on the shared one it would affect every other writer.
      * In a file, which may hang with its file system, a second offset would overwrite others' lines; another user's pipe cannot be
@@ -83,7 +83,7 @@ void log_init(enum log_level most)
 
 /* --- the thread that writes ------------------------------------------------------------------- */
 
-static void write_whole(const char *line, size_t length)
+static void log_write_whole(const char *line, size_t length)
 {
     while (length > 0) {
         ssize_t done = write(log_fd, line, length);
@@ -97,7 +97,7 @@ static void write_whole(const char *line, size_t length)
     }
 }
 
-static void *write_queue(void *arg)
+static void *log_write_queue(void *arg)
 {
     static char lines[QUEUE_BYTES];
 
@@ -116,14 +116,14 @@ static void *write_queue(void *arg)
         while (done < used) {
             size_t length = (size_t)((char *)memchr(lines + done, '\n', used - done) - lines) + 1;
 
-            write_whole(lines + done, length - done);
+            log_write_whole(lines + done, length - done);
             done = length;
         }
     }
     return arg;
 }
 
-static bool enqueue(const char *line, size_t length)
+static bool log_enqueue(const char *line, size_t length)
 {
     bool room;
 
@@ -147,7 +147,7 @@ void log_begin_thread(void)
         return;
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    queue.runs = pthread_create(&thread, NULL, write_queue, NULL) == 0;
+    queue.runs = pthread_create(&thread, NULL, log_write_queue, NULL) == 0;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!queue.runs)
         return;
@@ -170,20 +170,20 @@ void log_flush(void)
 }
 
 /* A pipe or terminal that takes a byte takes a line, unless others write to it, too. */
-static bool has_room(void)
+static bool log_has_room(void)
 {
     struct pollfd fd = {.fd = log_fd, .events = POLLOUT};
 
     return !may_block || poll(&fd, 1, 0) == 1;
 }
 
-static bool write_line(const char *line, size_t length)
+static bool log_write_line(const char *line, size_t length)
 {
     ssize_t done;
 
     if (queue.runs)
-        return enqueue(line, length);
-    if (!has_room())
+        return log_enqueue(line, length);
+    if (!log_has_room())
         return false;
     do
         done = to_socket ? send(log_fd, line, length, MSG_DONTWAIT | MSG_NOSIGNAL)
@@ -198,8 +198,8 @@ static bool write_line(const char *line, size_t length)
 enum escaping { ESCAPE_NAME, ESCAPE_LINE };
 
 /* One character as it is to be shown; returns how many bytes of the text it took. */
-static size_t show(const uint8_t *p, size_t left, enum escaping how, char text[HF_ESCAPE_SIZE],
-                   size_t *ret_length)
+static size_t log_show(const uint8_t *p, size_t left, enum escaping how, char text[HF_ESCAPE_SIZE],
+                       size_t *ret_length)
 {
     uint32_t character;
     size_t length = hf_utf8_next(p, left, &character);
@@ -214,7 +214,8 @@ static size_t show(const uint8_t *p, size_t left, enum escaping how, char text[H
 }
 
 /* Cut with "..." to fit. Returns the length; a NUL is behind it. `size` is not 0. */
-static size_t show_all(const void *text, size_t text_len, enum escaping how, char *out, size_t size)
+static size_t log_show_all(const void *text, size_t text_len, enum escaping how, char *out,
+                           size_t size)
 {
     static const char cut[] = "...";
     const uint8_t *p = text;
@@ -222,7 +223,7 @@ static size_t show_all(const void *text, size_t text_len, enum escaping how, cha
 
     while (text_len > 0) {
         char piece[HF_ESCAPE_SIZE];
-        size_t length, taken = show(p, text_len, how, piece, &length);
+        size_t length, taken = log_show(p, text_len, how, piece, &length);
 
         if (used + length >= size) {
             used = whole;
@@ -246,14 +247,14 @@ static size_t show_all(const void *text, size_t text_len, enum escaping how, cha
 const char *log_name(const void *name, size_t name_len, char *buffer, size_t buffer_size)
 {
     if (buffer_size > 0)
-        (void)show_all(name, name_len, ESCAPE_NAME, buffer, buffer_size);
+        (void)log_show_all(name, name_len, ESCAPE_NAME, buffer, buffer_size);
     return buffer;
 }
 
 /* --- lines ------------------------------------------------------------------------------------ */
 
 /* What stands before a line: the priority for the journal, which notes the time itself, else the time. Returns its length. */
-static int head(char *out, size_t size, int priority)
+static int log_head(char *out, size_t size, int priority)
 {
     struct timespec now;
     struct tm tm;
@@ -269,37 +270,38 @@ static int head(char *out, size_t size, int priority)
 }
 
 /* `label`: "" or "error: ". */
-static void put(int priority, const char *label, const char *format, va_list args) HF_PRINTF(3, 0);
-static void put(int priority, const char *label, const char *format, va_list args)
+static void log_put(int priority, const char *label, const char *format, va_list args)
+    HF_PRINTF(3, 0);
+static void log_put(int priority, const char *label, const char *format, va_list args)
 {
     char line[LINE_MAX_BYTES];
     char text[LINE_MAX_BYTES]; /* what is cut here does not fit the line, either */
     int length, more;
     unsigned lost;
 
-    length = head(line, sizeof(line), priority);
+    length = log_head(line, sizeof(line), priority);
     length += snprintf(line + length, sizeof(line) - (size_t)length, "holdfastd: %s", label);
     more = vsnprintf(text, sizeof(text), format, args);
     if (more < 0)
         return;
-    length += (int)show_all(text, strlen(text), ESCAPE_LINE, line + length,
-                            sizeof(line) - (size_t)length);
+    length += (int)log_show_all(text, strlen(text), ESCAPE_LINE, line + length,
+                                sizeof(line) - (size_t)length);
     line[length++] = '\n'; /* over the NUL: it is written by length */
 
     lost = atomic_exchange_explicit(&dropped, 0, memory_order_relaxed);
     if (lost) {
         char note[128];
-        int note_length = head(note, sizeof(note), 4);
+        int note_length = log_head(note, sizeof(note), 4);
 
         note_length += snprintf(note + note_length, sizeof(note) - (size_t)note_length,
                                 "holdfastd: warning: %u lines of this log were dropped\n", lost);
 
-        if (!write_line(note, (size_t)note_length)) {
+        if (!log_write_line(note, (size_t)note_length)) {
             atomic_fetch_add_explicit(&dropped, lost + 1, memory_order_relaxed);
             return;
         }
     }
-    if (!write_line(line, (size_t)length))
+    if (!log_write_line(line, (size_t)length))
         atomic_fetch_add_explicit(&dropped, 1, memory_order_relaxed);
 }
 
@@ -320,7 +322,7 @@ void log_write(enum log_level level, const char *format, ...)
     if ((int)level > atomic_load_explicit(&most_level, memory_order_relaxed))
         return;
     va_start(args, format);
-    put(levels[level].priority, levels[level].label, format, args);
+    log_put(levels[level].priority, levels[level].label, format, args);
     va_end(args);
     errno = saved;
 }
@@ -331,7 +333,7 @@ void log_say(const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    put(5, "", format, args);
+    log_put(5, "", format, args);
     va_end(args);
     errno = saved;
 }

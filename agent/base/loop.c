@@ -36,7 +36,7 @@ struct loop {
     void *wake_arg;
 };
 
-static void run_due(struct loop *loop)
+static void loop_run_due(struct loop *loop)
 {
     struct heap_item *item;
 
@@ -49,7 +49,7 @@ static void run_due(struct loop *loop)
     }
 }
 
-static void on_check(struct ev_loop *ev, ev_check *w, int revents)
+static void loop_on_check(struct ev_loop *ev, ev_check *w, int revents)
 {
     struct loop *loop = w->data;
 
@@ -58,10 +58,10 @@ static void on_check(struct ev_loop *ev, ev_check *w, int revents)
     loop->now = clock_now();
     if (loop->turn_fn)
         loop->turn_fn(loop->turn_arg, loop->now);
-    run_due(loop);
+    loop_run_due(loop);
 }
 
-static void on_prepare(struct ev_loop *ev, ev_prepare *w, int revents)
+static void loop_on_prepare(struct ev_loop *ev, ev_prepare *w, int revents)
 {
     struct loop *loop = w->data;
     struct heap_item *first;
@@ -85,14 +85,14 @@ static void on_prepare(struct ev_loop *ev, ev_prepare *w, int revents)
     }
 }
 
-static void on_idle(struct ev_loop *ev, ev_idle *w, int revents)
+static void loop_idle(struct ev_loop *ev, ev_idle *w, int revents)
 {
     (void)ev;
     (void)w;
     (void)revents;
 }
 
-static void on_timer_fd(struct ev_loop *ev, ev_io *w, int revents)
+static void loop_on_timer_fd(struct ev_loop *ev, ev_io *w, int revents)
 {
     struct loop *loop = w->data;
     uint64_t ticks;
@@ -104,7 +104,7 @@ static void on_timer_fd(struct ev_loop *ev, ev_io *w, int revents)
         loop->timer_at = HF_TIME_NEVER;
 }
 
-static void on_wake(struct ev_loop *ev, ev_async *w, int revents)
+static void loop_woken(struct ev_loop *ev, ev_async *w, int revents)
 {
     struct loop *loop = w->data;
 
@@ -129,20 +129,20 @@ int loop_create(struct loop **ret_loop)
         goto error_timer_fd;
     loop->now = clock_now();
 
-    ev_check_init(&loop->check, on_check);
+    ev_check_init(&loop->check, loop_on_check);
     ev_set_priority(&loop->check, EV_MAXPRI);
     loop->check.data = loop;
     ev_check_start(loop->ev, &loop->check);
-    ev_prepare_init(&loop->prepare, on_prepare);
+    ev_prepare_init(&loop->prepare, loop_on_prepare);
     ev_set_priority(&loop->prepare, EV_MINPRI);
     loop->prepare.data = loop;
     ev_prepare_start(loop->ev, &loop->prepare);
-    ev_idle_init(&loop->idle, on_idle);
+    ev_idle_init(&loop->idle, loop_idle);
     ev_set_priority(&loop->idle, EV_MINPRI);
-    ev_async_init(&loop->wake, on_wake);
+    ev_async_init(&loop->wake, loop_woken);
     loop->wake.data = loop;
     ev_async_start(loop->ev, &loop->wake);
-    ev_io_init(&loop->timer_io, on_timer_fd, loop->timer_fd, EV_READ);
+    ev_io_init(&loop->timer_io, loop_on_timer_fd, loop->timer_fd, EV_READ);
     loop->timer_io.data = loop;
     ev_io_start(loop->ev, &loop->timer_io);
     *ret_loop = loop;
@@ -212,7 +212,7 @@ void loop_timer_cancel(struct loop *loop, struct loop_timer *timer)
     heap_remove(&loop->timers, &timer->item);
 }
 
-static void on_fd(struct ev_loop *ev, ev_io *io, int revents)
+static void loop_on_fd(struct ev_loop *ev, ev_io *io, int revents)
 {
     struct watch *watch = (struct watch *)io;
 
@@ -232,7 +232,7 @@ int loop_fd_add(struct loop *loop, struct loop_fd *owner, int fd, void (*fn)(str
     owner->fd = fd;
     owner->fn = fn;
     owner->priv = watch;
-    ev_io_init(&watch->io, on_fd, fd, EV_READ);
+    ev_io_init(&watch->io, loop_on_fd, fd, EV_READ);
     ev_io_start(loop->ev, &watch->io);
     return HF_OK;
 }

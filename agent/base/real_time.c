@@ -14,7 +14,7 @@
 #include "shm/status.h"
 
 /* For a process with CAP_IPC_LOCK the limit does not hold. */
-static bool is_limited(struct rlimit *ret_limit)
+static bool real_time_is_limited(struct rlimit *ret_limit)
 {
     const struct rlimit most = {RLIM_INFINITY, RLIM_INFINITY};
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -32,7 +32,7 @@ int real_time_lock_memory(char *why, size_t size)
 {
     struct rlimit most;
 
-    if (is_limited(&most)) {
+    if (real_time_is_limited(&most)) {
         snprintf(why, size,
                  "set LimitMEMLOCK=infinity in the unit, or ulimit -l unlimited, for lock_memory: "
                  "the limit is %llu KiB, and beyond it the agent would get no memory",

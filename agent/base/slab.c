@@ -54,25 +54,25 @@ static struct chunks with_room[LARGEST / UNIT + 1] GUARDED_BY(lock); /* by units
 static struct regions regions GUARDED_BY(lock);                      /* those with a free chunk */
 static size_t region_count GUARDED_BY(lock);
 
-static size_t units_of(size_t size)
+static size_t slab_units_of(size_t size)
 {
     return size ? (size + UNIT - 1) / UNIT : 1;
 }
 
-static void *round_down(void *memory, size_t to)
+static void *slab_round_down(void *memory, size_t to)
 {
     /* NOLINTNEXTLINE(performance-no-int-to-ptr): it is the pointer of the chunk or region around. */
     return (void *)((uintptr_t)memory / to * to);
 }
 
-static bool has_room(const struct chunk *chunk, size_t cell)
+static bool slab_has_room(const struct chunk *chunk, size_t cell)
 {
     return chunk->free || chunk->fresh + cell <= CHUNK;
 }
 
 /* --- regions ---------------------------------------------------------------------------------- */
 
-static struct region *region_new(void) REQUIRES(lock)
+static struct region *slab_region_new(void) REQUIRES(lock)
 {
     char *map = mmap(NULL, 2 * REGION, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -81,7 +81,7 @@ static struct region *region_new(void) REQUIRES(lock)
 
     if (map == MAP_FAILED)
         return NULL;
-    region = round_down(map + REGION - 1, REGION);
+    region = slab_round_down(map + REGION - 1, REGION);
     before = (size_t)((char *)region - map);
     if (before)
         (void)munmap(map, before);
@@ -96,13 +96,13 @@ static struct region *region_new(void) REQUIRES(lock)
     return region;
 }
 
-static struct chunk *chunk_new(struct chunks *list) REQUIRES(lock)
+static struct chunk *slab_chunk_new(struct chunks *list) REQUIRES(lock)
 {
     struct region *region = LIST_FIRST(&regions);
     struct chunk *chunk;
     int number;
 
-    if (!region && !(region = region_new()))
+    if (!region && !(region = slab_region_new()))
         return NULL;
     hf_assert(region->free != 0, "regions %zu", region_count);
     number = __builtin_ctz(region->free);
@@ -116,9 +116,9 @@ static struct chunk *chunk_new(struct chunks *list) REQUIRES(lock)
 }
 
 /* One region is kept. Of the other chunks the first page stays: it may have the region's head. */
-static void chunk_give(struct chunk *chunk) REQUIRES(lock)
+static void slab_chunk_give(struct chunk *chunk) REQUIRES(lock)
 {
-    struct region *region = round_down(chunk, REGION);
+    struct region *region = slab_round_down(chunk, REGION);
 
     LIST_REMOVE(chunk, with_room);
     if (!region->free)
@@ -138,7 +138,7 @@ static void chunk_give(struct chunk *chunk) REQUIRES(lock)
 
 void *slab_take(size_t size)
 {
-    size_t cell = units_of(size) * UNIT;
+    size_t cell = slab_units_of(size) * UNIT;
     struct chunks *list;
     struct chunk *chunk;
     struct cell *taken = NULL;
@@ -149,7 +149,7 @@ void *slab_take(size_t size)
     list = &with_room[cell / UNIT];
     chunk = LIST_FIRST(list);
     if (!chunk)
-        chunk = chunk_new(list);
+        chunk = slab_chunk_new(list);
     if (chunk) {
         taken = chunk->free;
         if (taken) {
@@ -161,7 +161,7 @@ void *slab_take(size_t size)
         hf_assert(chunk->fresh <= CHUNK, "cell of %zu bytes, fresh %u", cell,
                   (unsigned)chunk->fresh);
         chunk->used++;
-        if (!has_room(chunk, cell))
+        if (!slab_has_room(chunk, cell))
             LIST_REMOVE(chunk, with_room);
     }
     mutex_unlock(&lock);
@@ -170,8 +170,8 @@ void *slab_take(size_t size)
 
 void slab_give(void *memory, size_t size)
 {
-    struct chunk *chunk = round_down(memory, CHUNK);
-    size_t cell = units_of(size) * UNIT;
+    struct chunk *chunk = slab_round_down(memory, CHUNK);
+    size_t cell = slab_units_of(size) * UNIT;
     struct cell *given = memory;
     struct chunks *list;
 
@@ -183,7 +183,7 @@ void slab_give(void *memory, size_t size)
     }
     mutex_lock(&lock);
     list = &with_room[cell / UNIT];
-    if (!has_room(chunk, cell))
+    if (!slab_has_room(chunk, cell))
         LIST_INSERT_HEAD(list, chunk, with_room);
     given->next = chunk->free;
     chunk->free = given;
@@ -192,6 +192,6 @@ void slab_give(void *memory, size_t size)
     /* One empty chunk is kept, so that a single lease that comes and goes does not make one each
      * time. */
     if (chunk->used == 0 && (LIST_FIRST(list) != chunk || LIST_NEXT(chunk, with_room)))
-        chunk_give(chunk);
+        slab_chunk_give(chunk);
     mutex_unlock(&lock);
 }

@@ -16,7 +16,7 @@
 #define PAUSE_MS 100
 
 /* False: a signal asks for the agent's end. It stays pending. */
-static bool pause_a_moment(void)
+static bool thread_pause_a_moment(void)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000};
     sigset_t pending;
@@ -39,7 +39,7 @@ int thread_start(const char *what, void *(*function)(void *arg), void *arg, pthr
                      "processes (LimitNPROC=, TasksMax=, ulimit -u)",
                      what, strerror(rc), (int)(PATIENCE / HF_NS_PER_SEC));
         said = true;
-        if (!pause_a_moment())
+        if (!thread_pause_a_moment())
             break;
     }
     errno = rc;

@@ -36,7 +36,7 @@ struct load {
     size_t why_size;
 };
 
-static int wrong(struct load *l, enum which which, const char *path, const char *what)
+static int keys_wrong(struct load *l, enum which which, const char *path, const char *what)
 {
     snprintf(l->why, l->why_size, "%s: %.160s %s", l->files->names[which], path, what);
     return HF_EINVAL;
@@ -44,7 +44,7 @@ static int wrong(struct load *l, enum which which, const char *path, const char 
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-static int read_fd(struct load *l, const char *path, int fd, BIO *to, char *why, size_t size)
+static int keys_read_fd(struct load *l, const char *path, int fd, BIO *to, char *why, size_t size)
 {
     char buffer[8192];
     size_t all = 0;
@@ -66,7 +66,7 @@ static int read_fd(struct load *l, const char *path, int fd, BIO *to, char *why,
     return HF_EINVAL;
 }
 
-static int read_file(struct load *l, enum which which, const char *path, BIO **ret_text)
+static int keys_read_file(struct load *l, enum which which, const char *path, BIO **ret_text)
 {
     BIO *text = BIO_new(BIO_s_secmem());
     struct stat status = {.st_mode = 0};
@@ -76,7 +76,7 @@ static int read_file(struct load *l, enum which which, const char *path, BIO **r
     if (text)
         rc = fd = given_file_open(path, &status, why, sizeof(why));
     if (fd >= 0) {
-        rc = read_fd(l, path, fd, text, why, sizeof(why));
+        rc = keys_read_fd(l, path, fd, text, why, sizeof(why));
         (void)close(fd);
     }
     if (rc == HF_EINVAL)
@@ -96,7 +96,7 @@ static int read_file(struct load *l, enum which which, const char *path, BIO **r
 /* --- what is in the files --------------------------------------------------------------------- */
 
 /* (!) Nobody is there to be asked for a passphrase. */
-static int no_passphrase(char *buffer, int size, int writing, void *arg)
+static int keys_no_passphrase(char *buffer, int size, int writing, void *arg)
 {
     (void)buffer;
     (void)size;
@@ -105,12 +105,12 @@ static int no_passphrase(char *buffer, int size, int writing, void *arg)
     return -1;
 }
 
-static int take_ca(struct load *l, const char *path)
+static int keys_take_ca(struct load *l, const char *path)
 {
     X509_STORE *store = SSL_CTX_get_cert_store(l->keys->context);
     BIO *text = NULL;
     X509 *one;
-    int count = 0, rc = read_file(l, CA, path, &text);
+    int count = 0, rc = keys_read_file(l, CA, path, &text);
 
     if (rc != HF_OK)
         return rc;
@@ -120,10 +120,10 @@ static int take_ca(struct load *l, const char *path)
     }
     ERR_clear_error();
     BIO_free(text);
-    return count > 0 ? HF_OK : wrong(l, CA, path, "has no certificate in PEM form");
+    return count > 0 ? HF_OK : keys_wrong(l, CA, path, "has no certificate in PEM form");
 }
 
-static void judge_age(struct load *l, const char *path, const X509 *cert)
+static void keys_judge_age(struct load *l, const char *path, const X509 *cert)
 {
     const ASN1_TIME *end = X509_get0_notAfter(cert);
     int days = 0, seconds = 0;
@@ -140,12 +140,12 @@ static void judge_age(struct load *l, const char *path, const X509 *cert)
                  l->files->names[CERT], days, days == 1 ? "" : "s");
 }
 
-static int take_certificate(struct load *l, const char *path)
+static int keys_take_certificate(struct load *l, const char *path)
 {
     SSL_CTX *context = l->keys->context;
     BIO *text = NULL;
     X509 *one;
-    int rc = read_file(l, CERT, path, &text);
+    int rc = keys_read_file(l, CERT, path, &text);
     bool good;
 
     if (rc != HF_OK)
@@ -153,7 +153,7 @@ static int take_certificate(struct load *l, const char *path)
     one = PEM_read_bio_X509_AUX(text, NULL, NULL, NULL);
     good = one && SSL_CTX_use_certificate(context, one) == 1;
     if (one)
-        judge_age(l, path, one);
+        keys_judge_age(l, path, one);
     X509_free(one);
     while (good && (one = PEM_read_bio_X509(text, NULL, NULL, NULL))) {
         good = SSL_CTX_add0_chain_cert(context, one) == 1;
@@ -163,19 +163,20 @@ static int take_certificate(struct load *l, const char *path)
     ERR_clear_error();
     BIO_free(text);
     l->keys->has_certificate = true;
-    return good ? HF_OK : wrong(l, CERT, path, "has no certificate in PEM form that can be used");
+    return good ? HF_OK
+                : keys_wrong(l, CERT, path, "has no certificate in PEM form that can be used");
 }
 
-static int take_key(struct load *l, const char *path)
+static int keys_take_key(struct load *l, const char *path)
 {
     bool locked = false, good, fits;
     EVP_PKEY *key;
     BIO *text = NULL;
-    int rc = read_file(l, KEY, path, &text);
+    int rc = keys_read_file(l, KEY, path, &text);
 
     if (rc != HF_OK)
         return rc;
-    key = PEM_read_bio_PrivateKey(text, NULL, no_passphrase, &locked);
+    key = PEM_read_bio_PrivateKey(text, NULL, keys_no_passphrase, &locked);
     good = key != NULL;
     fits = good && SSL_CTX_use_PrivateKey(l->keys->context, key) == 1 &&
            SSL_CTX_check_private_key(l->keys->context) == 1;
@@ -183,15 +184,15 @@ static int take_key(struct load *l, const char *path)
     ERR_clear_error();
     BIO_free(text);
     if (locked)
-        return wrong(l, KEY, path, "wants a passphrase: give the agent a key without one");
+        return keys_wrong(l, KEY, path, "wants a passphrase: give the agent a key without one");
     if (!good)
-        return wrong(l, KEY, path, "has no private key in PEM form");
-    return fits ? HF_OK : wrong(l, KEY, path, "is not the key of the certificate");
+        return keys_wrong(l, KEY, path, "has no private key in PEM form");
+    return fits ? HF_OK : keys_wrong(l, KEY, path, "is not the key of the certificate");
 }
 
 /* --- all of it -------------------------------------------------------------------------------- */
 
-static int prepare(struct tls_keys *keys)
+static int keys_prepare(struct tls_keys *keys)
 {
     keys->context = SSL_CTX_new(TLS_client_method());
     if (!keys->context || SSL_CTX_set_min_proto_version(keys->context, TLS1_2_VERSION) != 1)
@@ -216,13 +217,13 @@ int tls_keys_load(const struct tls_files *files, struct tls_keys **ret_keys, cha
     atomic_init(&l.keys->references, 1);
     l.keys->check_host = files->check_host;
     sha1_begin(&l.digest);
-    rc = prepare(l.keys);
+    rc = keys_prepare(l.keys);
     if (rc == HF_OK && files->ca)
-        rc = take_ca(&l, files->ca);
+        rc = keys_take_ca(&l, files->ca);
     if (rc == HF_OK && files->cert)
-        rc = take_certificate(&l, files->cert);
+        rc = keys_take_certificate(&l, files->cert);
     if (rc == HF_OK && files->cert)
-        rc = take_key(&l, files->key ? files->key : files->cert);
+        rc = keys_take_key(&l, files->key ? files->key : files->cert);
     if (rc == HF_ENOMEM)
         snprintf(why, why_size, "out of memory");
     sha1_add(&l.digest, files->check_host ? "1" : "0", 1);

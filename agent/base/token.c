@@ -17,7 +17,7 @@ typedef uint16_t words8 __attribute__((vector_size(16)));
 typedef uint8_t bytes16 __attribute__((vector_size(16)));
 
 /* 8 bytes as 16 digits. */
-static inline void put_8(const uint8_t *bytes, char *text)
+static inline void token_put_8(const uint8_t *bytes, char *text)
 {
     bytes8 all;
     bytes16 digits;
@@ -34,9 +34,9 @@ void token_text(const struct token *token, char ret_text[TOKEN_LEN])
 {
     enum { REST = TOKEN_BYTES - sizeof(bytes8) };
 
-    put_8(token->bytes, ret_text);
-    put_8(token->bytes + 8, ret_text + 16);
-    put_8(token->bytes + REST, ret_text + 2 * REST); /* overlapping digits are the same */
+    token_put_8(token->bytes, ret_text);
+    token_put_8(token->bytes + 8, ret_text + 16);
+    token_put_8(token->bytes + REST, ret_text + 2 * REST); /* overlapping digits are the same */
 }
 
 int token_read(const char *text, struct token *ret_token)

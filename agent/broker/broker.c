@@ -49,7 +49,7 @@
 
 /* --- what nodes tell ------------------------------------------------------------------------- */
 
-static void on_noticed(void *arg, int node, const void *key, size_t key_len)
+static void broker_on_noticed(void *arg, int node, const void *key, size_t key_len)
 {
     struct broker *b = arg;
 
@@ -58,13 +58,13 @@ static void on_noticed(void *arg, int node, const void *key, size_t key_len)
     query_hear_noticed(b->queries, key, key_len);
 }
 
-static void on_telling(void *arg, int node, bool can)
+static void broker_on_telling(void *arg, int node, bool can)
 {
     wakeups_telling(((struct broker *)arg)->locks, node, can);
 }
 
 /* Publishes `ready`, and why not. */
-static void on_reviewed(void *arg, hf_time now)
+static void broker_on_reviewed(void *arg, hf_time now)
 {
     is_broker_thread();
 
@@ -86,7 +86,7 @@ static void on_reviewed(void *arg, hf_time now)
 
 /* --- what clients bring -------------------------------------------------------------------------- */
 
-static void on_request(void *arg, struct session *s, const struct hf_request_entry *q)
+static void broker_on_request(void *arg, struct session *s, const struct hf_request_entry *q)
 {
     struct broker *b = arg;
 
@@ -94,13 +94,13 @@ static void on_request(void *arg, struct session *s, const struct hf_request_ent
     dispatch_request(b->locks, b->queries, s, q);
 }
 
-static bool on_datagram(void *arg, struct session *s)
+static bool broker_on_datagram(void *arg, struct session *s)
 {
     is_broker_thread();
     return groups_take(((struct broker *)arg)->groups, s);
 }
 
-static void on_session_gone(void *arg, struct session *s)
+static void broker_on_session_gone(void *arg, struct session *s)
 {
     is_broker_thread();
     (void)arg;
@@ -108,13 +108,13 @@ static void on_session_gone(void *arg, struct session *s)
     requests_drop_session(s);
 }
 
-static void on_client_gone(void *arg, struct client *c)
+static void broker_on_client_gone(void *arg, struct client *c)
 {
     is_broker_thread();
     requests_client_gone(((struct broker *)arg)->locks, c);
 }
 
-static void on_client_over(void *arg, struct client *c)
+static void broker_on_client_over(void *arg, struct client *c)
 {
     is_broker_thread();
     (void)arg;
@@ -122,7 +122,7 @@ static void on_client_over(void *arg, struct client *c)
     ended_drop_client(c);
 }
 
-static void on_rebound(void *arg, struct session *s)
+static void broker_on_rebound(void *arg, struct session *s)
 {
     is_broker_thread();
     requests_rebind(((struct broker *)arg)->locks, s);
@@ -130,21 +130,21 @@ static void on_rebound(void *arg, struct session *s)
 
 /* --- what becomes of leases ---------------------------------------------------------------------- */
 
-static void on_lease_changed(void *arg, struct client *c)
+static void broker_on_lease_changed(void *arg, struct client *c)
 {
     is_broker_thread();
     (void)arg;
     groups_review(c);
 }
 
-static void on_lease_over(void *arg, struct client *c)
+static void broker_on_lease_over(void *arg, struct client *c)
 {
     is_broker_thread();
     (void)arg;
     groups_lease_over(c);
 }
 
-static void on_name_over(void *arg, const void *name, size_t name_len)
+static void broker_on_name_over(void *arg, const void *name, size_t name_len)
 {
     is_broker_thread();
     query_hear_ended(((struct broker *)arg)->queries, name, name_len);
@@ -164,12 +164,12 @@ void broker_why_not_ready(struct broker *b, char *ret_text, size_t size)
     mutex_unlock(&b->why_lock);
 }
 
-static void beat(struct broker *b, hf_time now)
+static void broker_beat(struct broker *b, hf_time now)
 {
     atomic_store_explicit(&b->agent->table.header->broker_beat_ns, now.ns, memory_order_relaxed);
 }
 
-static void on_beat(struct loop_timer *timer, hf_time now)
+static void broker_on_beat(struct loop_timer *timer, hf_time now)
 {
     struct broker *b = HF_CONTAINER(timer, struct broker, beat);
 
@@ -177,14 +177,14 @@ static void on_beat(struct loop_timer *timer, hf_time now)
     loop_timer_set(b->loop, timer, hf_time_add(now, hf_ns(BEAT_EVERY)));
 }
 
-static void on_turn(void *arg, hf_time now)
+static void broker_on_turn(void *arg, hf_time now)
 {
-    beat(arg, now);
+    broker_beat(arg, now);
 }
 
 /* --- going away ------------------------------------------------------------------------------- */
 
-static bool is_finished(struct broker *b, hf_time now) IN_BROKER_THREAD
+static bool broker_is_finished(struct broker *b, hf_time now) IN_BROKER_THREAD
 {
     struct client *c;
 
@@ -199,18 +199,18 @@ static bool is_finished(struct broker *b, hf_time now) IN_BROKER_THREAD
     return true;
 }
 
-static void on_going_timer(struct loop_timer *timer, hf_time now)
+static void broker_on_going_timer(struct loop_timer *timer, hf_time now)
 {
     struct broker *b = HF_CONTAINER(timer, struct broker, going_timer);
 
     is_broker_thread();
-    if (is_finished(b, now) || hf_time_reached(now, b->going_until))
+    if (broker_is_finished(b, now) || hf_time_reached(now, b->going_until))
         loop_stop(b->loop);
     else
         loop_timer_set(b->loop, timer, hf_time_add(now, hf_ms(20)));
 }
 
-static void go_away(struct broker *b) IN_BROKER_THREAD
+static void broker_go_away(struct broker *b) IN_BROKER_THREAD
 {
     const struct config *c = b->agent->config;
     bool stays = atomic_load_explicit(&b->agent->stays, memory_order_acquire);
@@ -234,14 +234,14 @@ static void go_away(struct broker *b) IN_BROKER_THREAD
 
 /* --- a reload --------------------------------------------------------------------------------- */
 
-static void note_loaded(struct agent *agent)
+static void broker_note_loaded(struct agent *agent)
 {
     hf_counter_set(&agent->table, HF_COUNTER_CONFIG_LOADED_MS, (uint64_t)clock_wall().ms);
     hf_counter_set(&agent->table, HF_COUNTER_RELOAD_REFUSED_MS, 0);
 }
 
 /* (!) All rooms at once, between two turns: none points into the configuration before after this. */
-static void configure(struct broker *b, const struct config *config) IN_BROKER_THREAD
+static void broker_configure(struct broker *b, const struct config *config) IN_BROKER_THREAD
 {
     nodes_configure(b->nodes, config);
     clients_configure(b->clients, config);
@@ -250,12 +250,12 @@ static void configure(struct broker *b, const struct config *config) IN_BROKER_T
     queries_configure(b->queries, config);
 }
 
-static void take_order(struct broker *b, struct config_order *order) IN_BROKER_THREAD
+static void broker_take_order(struct broker *b, struct config_order *order) IN_BROKER_THREAD
 {
     event_reload(b->agent, order->config != NULL, order->text);
     if (order->config) {
-        configure(b, order->config);
-        note_loaded(b->agent);
+        broker_configure(b, order->config);
+        broker_note_loaded(b->agent);
         hf_counter_add(&b->agent->table, HF_COUNTER_RELOADS, 1);
     } else {
         hf_counter_set(&b->agent->table, HF_COUNTER_RELOAD_REFUSED_MS, (uint64_t)clock_wall().ms);
@@ -266,7 +266,7 @@ static void take_order(struct broker *b, struct config_order *order) IN_BROKER_T
 
 /* --- a change of the fleet ------------------------------------------------------------------------ */
 
-static void change_fleet(struct broker *b, struct fleet_order *order) IN_BROKER_THREAD
+static void broker_change_fleet(struct broker *b, struct fleet_order *order) IN_BROKER_THREAD
 {
     order->rc = node_fleet_change(b->nodes, &order->wish, order->why, sizeof(order->why));
     if (order->rc == HF_OK)
@@ -276,7 +276,7 @@ static void change_fleet(struct broker *b, struct fleet_order *order) IN_BROKER_
 
 /* --- messages --------------------------------------------------------------------------------- */
 
-static void on_wake(void *arg)
+static void broker_on_wake(void *arg)
 {
     struct broker *b = arg;
     struct message *m;
@@ -309,13 +309,13 @@ static void on_wake(void *arg)
             nodes_on_told(b->nodes, m);
             break;
         case MSG_GO_AWAY:
-            go_away(b);
+            broker_go_away(b);
             break;
         case MSG_CONFIG:
-            take_order(b, m->order);
+            broker_take_order(b, m->order);
             break;
         case MSG_FLEET_CHANGE:
-            change_fleet(b, m->change);
+            broker_change_fleet(b, m->change);
             break;
         case MSG_GRANTED:
         case MSG_VOTE:
@@ -334,7 +334,7 @@ static void on_wake(void *arg)
 }
 
 /* Last in every turn: all that the turn wrote leaves together. */
-static bool on_idle(void *arg)
+static bool broker_on_idle(void *arg)
 {
     is_broker_thread();
 
@@ -349,20 +349,22 @@ static bool on_idle(void *arg)
 
 /* --- start and end ------------------------------------------------------------------------ */
 
-static int create_rooms(struct broker *b)
+static int broker_create_rooms(struct broker *b)
 {
-    const struct nodes_owner of_nodes = {
-        .noticed = on_noticed, .telling = on_telling, .reviewed = on_reviewed, .arg = b};
-    const struct clients_owner of_clients = {.request = on_request,
-                                             .datagram = on_datagram,
-                                             .session_gone = on_session_gone,
-                                             .client_gone = on_client_gone,
-                                             .client_over = on_client_over,
-                                             .rebound = on_rebound,
+    const struct nodes_owner of_nodes = {.noticed = broker_on_noticed,
+                                         .telling = broker_on_telling,
+                                         .reviewed = broker_on_reviewed,
+                                         .arg = b};
+    const struct clients_owner of_clients = {.request = broker_on_request,
+                                             .datagram = broker_on_datagram,
+                                             .session_gone = broker_on_session_gone,
+                                             .client_gone = broker_on_client_gone,
+                                             .client_over = broker_on_client_over,
+                                             .rebound = broker_on_rebound,
                                              .arg = b};
-    const struct locks_owner of_locks = {.lease_changed = on_lease_changed,
-                                         .lease_over = on_lease_over,
-                                         .name_over = on_name_over,
+    const struct locks_owner of_locks = {.lease_changed = broker_on_lease_changed,
+                                         .lease_over = broker_on_lease_over,
+                                         .name_over = broker_on_name_over,
                                          .arg = b};
     struct agent *agent = b->agent;
     uint8_t hash_key[16];
@@ -390,18 +392,18 @@ int broker_create(struct agent *agent, struct broker **ret_broker)
         return HF_ENOMEM;
     b->agent = agent;
     mutex_init(&b->why_lock);
-    b->beat.fn = on_beat;
-    b->going_timer.fn = on_going_timer;
+    b->beat.fn = broker_on_beat;
+    b->going_timer.fn = broker_on_going_timer;
     rc = loop_create(&b->loop);
     if (rc == HF_OK) {
         mailbox_init(&agent->to_broker, b->loop);
-        loop_on_turn(b->loop, on_turn, b);
-        loop_on_wake(b->loop, on_wake, b);
-        loop_on_idle(b->loop, on_idle, b);
-        rc = create_rooms(b);
+        loop_on_turn(b->loop, broker_on_turn, b);
+        loop_on_wake(b->loop, broker_on_wake, b);
+        loop_on_idle(b->loop, broker_on_idle, b);
+        rc = broker_create_rooms(b);
     }
     if (rc == HF_OK)
-        note_loaded(agent);
+        broker_note_loaded(agent);
     if (rc < 0) {
         log_error("cannot make the broker: %s", hf_status_text(rc));
         broker_destroy(b);
@@ -411,20 +413,20 @@ int broker_create(struct agent *agent, struct broker **ret_broker)
     return HF_OK;
 }
 
-static void on_rouse(int number)
+static void broker_on_rouse(int number)
 {
     (void)number;
 }
 
 /* Without SA_RESTART: the signal must interrupt system calls. */
-static int hear_rouse(void)
+static int broker_hear_rouse(void)
 {
-    const struct sigaction action = {.sa_handler = on_rouse};
+    const struct sigaction action = {.sa_handler = broker_on_rouse};
 
     return sigaction(BROKER_ROUSE, &action, NULL);
 }
 
-static void *run(void *arg)
+static void *broker_run(void *arg)
 {
     struct broker *b = arg;
     sigset_t rouse;
@@ -452,9 +454,9 @@ int broker_start(struct broker *b)
 
     if (rc < 0)
         return rc;
-    if (hear_rouse() < 0)
+    if (broker_hear_rouse() < 0)
         return HF_ESYS;
-    rc = thread_start("broker", run, b, &b->thread);
+    rc = thread_start("broker", broker_run, b, &b->thread);
     b->thread_started = rc == HF_OK;
     return rc;
 }

@@ -21,7 +21,7 @@
 #define EXIT_CODE_SYSTEM      71
 #define EXIT_CODE_CONFIG      78
 
-static void say_faults(const struct config_report *r, struct findings *f)
+static void check_say_faults(const struct config_report *r, struct findings *f)
 {
     int kept = r->fault_count < CONFIG_FAULTS_MAX ? r->fault_count : CONFIG_FAULTS_MAX;
 
@@ -37,7 +37,7 @@ static void say_faults(const struct config_report *r, struct findings *f)
 }
 
 /* What a start would log, and more. */
-static void warn(const struct config *c, struct findings *f)
+static void check_warn(const struct config *c, struct findings *f)
 {
     size_t named = strlen(f->report->file);
     char text[512];
@@ -50,7 +50,7 @@ static void warn(const struct config *c, struct findings *f)
         find_warning(f, f->report->line[CONFIG_ID_ttl], "%s", text);
 }
 
-static void warn_even(const struct config *c, struct findings *f)
+static void check_warn_even(const struct config *c, struct findings *f)
 {
     if (c->node_count % 2 == 0)
         find_warning(f, f->report->node_line[c->node_count - 1],
@@ -58,7 +58,7 @@ static void warn_even(const struct config *c, struct findings *f)
                      c->node_count, c->node_count - 1);
 }
 
-static bool become(uid_t uid, gid_t gid)
+static bool check_become(uid_t uid, gid_t gid)
 {
     const struct passwd *user = getpwuid(uid);
     int rc = user ? initgroups(user->pw_name, user->pw_gid) : setgroups(0, NULL);
@@ -86,7 +86,7 @@ static void check_files(const struct config *c, struct findings *f)
 }
 
 /* (!) An operator checks as root what an agent of another user will read: that user is whose files these are. */
-static void become_the_agents_user(const struct config *c, struct findings *f)
+static void check_become_the_agents_user(const struct config *c, struct findings *f)
 {
     char dir[sizeof(c->runtime_dir) + sizeof(c->name) + 2];
     struct stat st;
@@ -94,7 +94,7 @@ static void become_the_agents_user(const struct config *c, struct findings *f)
     snprintf(dir, sizeof(dir), "%s/%s", c->runtime_dir, c->name);
     if (geteuid() != 0 || (stat(dir, &st) < 0 && stat(c->runtime_dir, &st) < 0) || st.st_uid == 0)
         return;
-    if (!become(st.st_uid, st.st_gid))
+    if (!check_become(st.st_uid, st.st_gid))
         find_warning(f, 0, "cannot become the agent's user (uid %u): %s", (unsigned)st.st_uid,
                      strerror(errno));
     else if (faccessat(AT_FDCWD, f->report->file, R_OK, AT_EACCESS) < 0)
@@ -119,13 +119,13 @@ static void check_as_a_start(const struct config *c, const struct host *host, st
         report.node_line[i] = place < 0 ? 0 : whole->node_line[place];
     }
     f->report = &report;
-    warn_even(&now, f);
+    check_warn_even(&now, f);
     check_leases(&now, host, f);
     check_nodes(&now, nodes, f);
     f->report = whole;
 }
 
-static void say_rules(const struct config *c)
+static void check_say_rules(const struct config *c)
 {
     if (c->rules.count)
         find_fact("rules: %d; names that none of them matches are %s to take", c->rules.count,
@@ -133,7 +133,7 @@ static void say_rules(const struct config *c)
 }
 
 /* For each right the rule that decides, whoever asks. */
-static void say_who(const struct config *c, const char *name)
+static void check_say_who(const struct config *c, const char *name)
 {
     const struct caller anybody = {.uid = UINT32_MAX, .gid = UINT32_MAX};
     const struct rule *rule;
@@ -155,25 +155,25 @@ int check_config(const struct config *c, const struct config_report *r)
 
     (void)signal(SIGPIPE, SIG_IGN); /* a node may close the connection */
     if (r->fault_count) {
-        say_faults(r, &f);
+        check_say_faults(r, &f);
         if (r->exit == EXIT_CODE_CONFIG)
             findings_end(&f);
         return r->exit;
     }
-    warn(c, &f);
-    say_rules(c);
+    check_warn(c, &f);
+    check_say_rules(c);
     if (r->who)
-        say_who(c, r->who);
+        check_say_who(c, r->who);
     if (!r->offline && !c->ephemeral) {
         if (host_read(&host, why, sizeof(why)) < 0) {
             log_error("%s", why);
             return EXIT_CODE_SYSTEM;
         }
-        become_the_agents_user(c, &f);
+        check_become_the_agents_user(c, &f);
         check_files(c, &f);
         check_as_a_start(c, &host, &f);
     } else {
-        warn_even(c, &f);
+        check_warn_even(c, &f);
     }
     findings_end(&f);
     if (f.faults)

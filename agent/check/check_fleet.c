@@ -26,7 +26,7 @@ struct look {
 
 /* --- how the fleet by whose record this host goes differs from the file ------------------------ */
 
-static void say_record(const struct config *c, const struct config *now, struct findings *f)
+static void fleet_say_record(const struct config *c, const struct config *now, struct findings *f)
 {
     for (int i = 0; i < now->node_count; i++)
         if (now->unconfigured >> i & 1)
@@ -62,7 +62,7 @@ static void say_record(const struct config *c, const struct config *now, struct 
 
 /* --- what the nodes tell ------------------------------------------------------------------------ */
 
-static void ask_nodes(const struct config *c, struct trial *ret_nodes)
+static void fleet_ask_nodes(const struct config *c, struct trial *ret_nodes)
 {
     for (int i = 0; i < c->node_count; i++)
         ret_nodes[i] = (struct trial){.address = &c->nodes[i], .asks_rights = true};
@@ -70,8 +70,8 @@ static void ask_nodes(const struct config *c, struct trial *ret_nodes)
 }
 
 /* As an answer to the broker. */
-static void hear(struct fleet *f, const struct config *c, int i, const struct trial *there,
-                 hf_time now)
+static void fleet_hear(struct fleet *f, const struct config *c, int i, const struct trial *there,
+                       hf_time now)
 {
     char text[FLEET_TEXT_SIZE], digest[FLEET_DIGEST_LEN + 1] = "";
     size_t length = 0;
@@ -89,7 +89,7 @@ static void hear(struct fleet *f, const struct config *c, int i, const struct tr
 }
 
 /* Whether an agent of that configuration would start again by a record that its nodes have. */
-static bool find_later(struct look *l, const struct config *c, const struct trial *nodes)
+static bool fleet_find_later(struct look *l, const struct config *c, const struct trial *nodes)
 {
     hf_time now = clock_now();
     struct fleet_record own;
@@ -103,7 +103,7 @@ static bool find_later(struct look *l, const struct config *c, const struct tria
 
         node_address_seat_named(&c->nodes[i], named);
         fleet_on_configured(&l->fleet, i, named);
-        hear(&l->fleet, c, i, &nodes[i], now);
+        fleet_hear(&l->fleet, c, i, &nodes[i], now);
     }
     fleet_next(&l->fleet, now, UINT32_MAX, &l->action);
     if (l->action.step != FLEET_AGAIN)
@@ -112,7 +112,7 @@ static bool find_later(struct look *l, const struct config *c, const struct tria
     return true;
 }
 
-static void go_by(const struct look *l, bool settled, struct config *now)
+static void fleet_go_by(const struct look *l, bool settled, struct config *now)
 {
     *now = l->file;
     config_go_by(now, &l->record, settled, l->memory.here);
@@ -126,24 +126,25 @@ void check_fleet(struct config *c, const struct host *host, struct trial *ret_no
     bool told = false;
 
     if (!l) {
-        ask_nodes(c, ret_nodes);
+        fleet_ask_nodes(c, ret_nodes);
         return;
     }
     l->file = *c;
     snprintf(dir, sizeof(dir), "%s/%s", c->runtime_dir, c->name);
     if (fleet_start_find(c, dir, &host->clock, &l->memory, &l->record))
-        go_by(l, hf_time_reached(clock_now(), fleet_record_settles(&l->record, l->memory.from)), c);
+        fleet_go_by(
+            l, hf_time_reached(clock_now(), fleet_record_settles(&l->record, l->memory.from)), c);
     for (int round = 0; round < FLEET_ROUNDS; round++) {
-        ask_nodes(c, ret_nodes);
-        if (!find_later(l, c, ret_nodes))
+        fleet_ask_nodes(c, ret_nodes);
+        if (!fleet_find_later(l, c, ret_nodes))
             break;
-        go_by(l, l->record.state == FLEET_COMPLETE, c); /* after a quarantine */
+        fleet_go_by(l, l->record.state == FLEET_COMPLETE, c); /* after a quarantine */
         told = true;
     }
     if (c->by_record) {
         find_fact("fleet: %.8s version %" PRIu64 ", %s", l->record.fleet, l->record.version,
                   told ? "as its nodes tell" : "as this host remembers");
-        say_record(&l->file, c, f);
+        fleet_say_record(&l->file, c, f);
     }
     explicit_bzero(l, sizeof(*l)); /* passwords */
     free(l);

@@ -35,7 +35,7 @@ struct look {
 /* --- another list of nodes or other key formats ----------------------------------------------- */
 
 /* The earlier agent's nodes, from its table, whose sequence count keeps them whole. Returns how many; 0: not known. */
-static int earlier_nodes(const struct look *k, struct node_address ret_nodes[HF_NODES_MAX])
+static int leases_earlier_nodes(const struct look *k, struct node_address ret_nodes[HF_NODES_MAX])
 {
     int count = k->view.journal.nodes;
     struct hf_node_row row;
@@ -57,7 +57,8 @@ static int earlier_nodes(const struct look *k, struct node_address ret_nodes[HF_
     return count;
 }
 
-static void list_ids(const struct node_address *nodes, int count, char *ret_text, size_t size)
+static void leases_list_ids(const struct node_address *nodes, int count, char *ret_text,
+                            size_t size)
 {
     size_t at = 0;
 
@@ -67,12 +68,12 @@ static void list_ids(const struct node_address *nodes, int count, char *ret_text
 }
 
 /* In `ret_text` what differs. Returns the line of the file that says so, 0: none. */
-static int difference(const struct look *k, char *ret_text, size_t size)
+static int leases_difference(const struct look *k, char *ret_text, size_t size)
 {
     const struct config *c = k->config;
     const struct config_report *r = k->findings->report;
     struct node_address nodes[HF_NODES_MAX];
-    int count = earlier_nodes(k, nodes), same = 0;
+    int count = leases_earlier_nodes(k, nodes), same = 0;
     char here[256], there[256], hash[41], keys[CONFIG_KEYS_TEXT];
 
     if (count == 0) {
@@ -88,17 +89,17 @@ static int difference(const struct look *k, char *ret_text, size_t size)
     }
     config_keys_text(c, keys);
     list_hash_with(nodes, count, keys, hash);
-    list_ids(c->nodes, c->node_count, here, sizeof(here));
-    list_ids(nodes, count, there, sizeof(there));
+    leases_list_ids(c->nodes, c->node_count, here, sizeof(here));
+    leases_list_ids(nodes, count, there, sizeof(there));
     snprintf(ret_text, size, "its nodes are %s, and those of the file are %s%s", there, here,
              strcmp(hash, k->view.journal.list_hash) == 0 ? "" : "; its key formats differ, too");
     return same < c->node_count ? r->node_line[same] : 0;
 }
 
-static void say_other_list(struct look *k)
+static void leases_say_other_list(struct look *k)
 {
     char text[700];
-    int line = difference(k, text, sizeof(text));
+    int line = leases_difference(k, text, sizeof(text));
     int64_t left = hf_time_since(k->view.journal.until, clock_now()).ns / HF_NS_PER_SEC + 1;
 
     if (k->pid)
@@ -117,8 +118,8 @@ static void say_other_list(struct look *k)
 /* --- leases ----------------------------------------------------------------------------------- */
 
 /* What is written just now is asked for again. */
-static int get(const struct look *k, uint32_t slot, struct journal_identity *ret_id,
-               struct journal_lease *ret_state)
+static int leases_get(const struct look *k, uint32_t slot, struct journal_identity *ret_id,
+                      struct journal_lease *ret_state)
 {
     int rc = HF_ETABLE;
 
@@ -131,8 +132,8 @@ static int get(const struct look *k, uint32_t slot, struct journal_identity *ret
 }
 
 /* Whether a start now would meet it held: with an agent that runs its holder is alive, and it is renewed. */
-static bool stands(const struct look *k, const struct journal_identity *id,
-                   const struct journal_lease *state)
+static bool leases_stands(const struct look *k, const struct journal_identity *id,
+                          const struct journal_lease *state)
 {
     const struct config *c = k->config;
 
@@ -144,18 +145,18 @@ static bool stands(const struct look *k, const struct journal_identity *id,
             (id->who.run || client_lives(id->who.pid, id->who.start_time)));
 }
 
-static void count_leases(struct look *k)
+static void leases_count_leases(struct look *k)
 {
     for (uint32_t slot = 0; slot < journal_slots_live(k->view.journal.journal); slot++) {
         struct journal_identity id;
         struct journal_lease state;
         struct timing timing;
         char why[200], name[64];
-        int rc = get(k, slot, &id, &state);
+        int rc = leases_get(k, slot, &id, &state);
 
         if (rc == HF_ETABLE)
             k->unreadable++;
-        if (rc < 0 || !stands(k, &id, &state))
+        if (rc < 0 || !leases_stands(k, &id, &state))
             continue;
         k->held++;
         if (readopt_fits(k->config, &id, &timing, why, sizeof(why)))
@@ -166,7 +167,7 @@ static void count_leases(struct look *k)
     }
 }
 
-static void say_leases(struct look *k)
+static void leases_say_leases(struct look *k)
 {
     struct findings *f = k->findings;
     const struct config_report *r = f->report;
@@ -182,7 +183,7 @@ static void say_leases(struct look *k)
                      k->unreadable);
 }
 
-static void say_agent(const struct look *k)
+static void leases_say_agent(const struct look *k)
 {
     const char *name = k->config->name;
     unsigned kept = k->view.warm ? k->held - k->unfit : 0;
@@ -217,7 +218,7 @@ void check_leases(const struct config *c, const struct host *host, struct findin
         return;
     }
     if (rc == HF_ETABLE && k.view.journal.other_list && k.view.journal.refused) {
-        say_other_list(&k);
+        leases_say_other_list(&k);
     } else if (rc == HF_ETABLE || rc == HF_EBUSY) {
         find_fault(f, 0, "an agent would not start: %s", k.why);
     } else if (rc < 0) {
@@ -226,11 +227,11 @@ void check_leases(const struct config *c, const struct host *host, struct findin
         return;
     } else {
         if (k.view.journal.journal && !k.view.journal.other_list)
-            count_leases(&k);
+            leases_count_leases(&k);
         if (k.view.journal.copy)
             find_warning(f, 0, JOURNAL_IS_COPY, dir);
-        say_leases(&k);
-        say_agent(&k);
+        leases_say_leases(&k);
+        leases_say_agent(&k);
     }
     journal_close(k.view.journal.journal);
 }

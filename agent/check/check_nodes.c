@@ -10,7 +10,7 @@
 #include "shm/status.h"
 
 /* The first node of the list that leads to the same server; -1: none. */
-static int same_server(const struct trial *nodes, int node)
+static int nodes_same_server(const struct trial *nodes, int node)
 {
     for (int i = 0; i < node; i++)
         if (nodes[i].answered && nodes[node].answered &&
@@ -20,8 +20,8 @@ static int same_server(const struct trial *nodes, int node)
 }
 
 /* How the node differs from this configuration, by its record or, where it has none, by its sentinel. */
-static bool differs(const struct config *c, const struct trial *there, int i, char *ret_text,
-                    size_t size)
+static bool nodes_differs(const struct config *c, const struct trial *there, int i, char *ret_text,
+                          size_t size)
 {
     struct fleet_record own;
 
@@ -39,7 +39,7 @@ static bool differs(const struct config *c, const struct trial *there, int i, ch
     return true;
 }
 
-static bool same_fleet(const struct trial *x, const struct trial *y)
+static bool nodes_same_fleet(const struct trial *x, const struct trial *y)
 {
     const struct node_sentinel *a = &x->sentinel, *b = &y->sentinel;
 
@@ -51,7 +51,7 @@ static bool same_fleet(const struct trial *x, const struct trial *y)
 }
 
 /* The nodes of the bits, from the one behind the first: " (also b, c)"; "" when there is only one. */
-static void list_others(const struct config *c, unsigned which, char *ret_text, size_t size)
+static void nodes_list_others(const struct config *c, unsigned which, char *ret_text, size_t size)
 {
     size_t at = 0;
 
@@ -65,8 +65,8 @@ static void list_others(const struct config *c, unsigned which, char *ret_text, 
 }
 
 /* All nodes of one other fleet are one finding, at its first node. */
-static void judge_fleet(const struct config *c, const struct trial *nodes, unsigned which,
-                        struct findings *f)
+static void nodes_judge_fleet(const struct config *c, const struct trial *nodes, unsigned which,
+                              struct findings *f)
 {
     const struct config_report *r = f->report;
     int first = __builtin_ctz(which);
@@ -76,8 +76,8 @@ static void judge_fleet(const struct config *c, const struct trial *nodes, unsig
     int line = theirs != c->ttl_max_ms ? r->line[CONFIG_ID_ttl_max] : r->node_line[first];
     char text[256], others[200];
 
-    (void)differs(c, &nodes[first], first, text, sizeof(text));
-    list_others(c, which, others, sizeof(others));
+    (void)nodes_differs(c, &nodes[first], first, text, sizeof(text));
+    nodes_list_others(c, which, others, sizeof(others));
     if (c->reset_fleet)
         find_warning(f, line, "%s%s: --reset-fleet replaces that", text, others);
     else
@@ -87,31 +87,31 @@ static void judge_fleet(const struct config *c, const struct trial *nodes, unsig
                    text, others, (double)timing_quarantine(hf_ms(longest)).ns / HF_NS_PER_SEC + 1);
 }
 
-static void judge_sentinels(const struct config *c, const struct trial *nodes, unsigned answered,
-                            struct findings *f)
+static void nodes_judge_sentinels(const struct config *c, const struct trial *nodes,
+                                  unsigned answered, struct findings *f)
 {
     unsigned foreign = 0;
     char text[256];
 
     for (int i = 0; i < c->node_count; i++)
-        if (answered >> i & 1 && differs(c, &nodes[i], i, text, sizeof(text)))
+        if (answered >> i & 1 && nodes_differs(c, &nodes[i], i, text, sizeof(text)))
             foreign |= 1u << i;
     while (foreign) {
         const struct trial *one = &nodes[__builtin_ctz(foreign)];
         unsigned alike = 0;
 
         for (int i = 0; i < c->node_count; i++)
-            if (foreign >> i & 1 && same_fleet(&nodes[i], one))
+            if (foreign >> i & 1 && nodes_same_fleet(&nodes[i], one))
                 alike |= 1u << i;
-        judge_fleet(c, nodes, alike, f);
+        nodes_judge_fleet(c, nodes, alike, f);
         foreign &= ~alike;
     }
 }
 
 /* The record by which an agent of this configuration would go: that of most nodes. NULL: none, or as many have
  * another one. */
-static const struct fleet_record *record_of_most(const struct config *c, const struct trial *nodes,
-                                                 unsigned answered)
+static const struct fleet_record *nodes_record_of_most(const struct config *c,
+                                                       const struct trial *nodes, unsigned answered)
 {
     const struct fleet_record *best = NULL;
     int most = 0;
@@ -137,7 +137,7 @@ static const struct fleet_record *record_of_most(const struct config *c, const s
     return tie || !best || best->count != c->node_count ? NULL : best;
 }
 
-static const char *seat_in(const struct fleet_record *record, const char *id)
+static const char *nodes_seat_in(const struct fleet_record *record, const char *id)
 {
     const struct fleet_seat *seats;
     int count = fleet_record_list(record, &seats);
@@ -149,14 +149,14 @@ static const char *seat_in(const struct fleet_record *record, const char *id)
 }
 
 /* What an agent would do about addresses: the record counts. Returns the nodes that answer at another place. */
-static unsigned judge_seats(const struct config *c, const struct trial *nodes, unsigned answered,
-                            struct findings *f)
+static unsigned nodes_judge_seats(const struct config *c, const struct trial *nodes,
+                                  unsigned answered, struct findings *f)
 {
-    const struct fleet_record *record = record_of_most(c, nodes, answered);
+    const struct fleet_record *record = nodes_record_of_most(c, nodes, answered);
     unsigned elsewhere = 0;
 
     for (int i = 0; record && !c->reset_fleet && i < c->node_count; i++) {
-        const char *seat = seat_in(record, c->nodes[i].id);
+        const char *seat = nodes_seat_in(record, c->nodes[i].id);
         int line = f->report->node_line[i];
 
         if (!seat || !nodes[i].peer[0] || strcmp(seat, nodes[i].peer) == 0)
@@ -176,11 +176,12 @@ static unsigned judge_seats(const struct config *c, const struct trial *nodes, u
 }
 
 /* Returns whether its sentinel can be judged: it answers, and nothing else is against it. */
-static bool judge(const struct config *c, const struct trial *nodes, int i, struct findings *f)
+static bool nodes_judge(const struct config *c, const struct trial *nodes, int i,
+                        struct findings *f)
 {
     const struct trial *there = &nodes[i];
     const struct node_address *a = &c->nodes[i];
-    int line = f->report->node_line[i], other = same_server(nodes, i);
+    int line = f->report->node_line[i], other = nodes_same_server(nodes, i);
     const struct hf_why *why;
 
     if (there->lacks[0])
@@ -211,10 +212,10 @@ void check_nodes(const struct config *c, const struct trial *nodes, struct findi
     int before = f->faults, count;
 
     for (int i = 0; i < c->node_count; i++)
-        if (judge(c, nodes, i, f))
+        if (nodes_judge(c, nodes, i, f))
             answered |= 1u << i;
-    judge_sentinels(c, nodes, answered, f);
-    elsewhere = judge_seats(c, nodes, answered, f);
+    nodes_judge_sentinels(c, nodes, answered, f);
+    elsewhere = nodes_judge_seats(c, nodes, answered, f);
     count = __builtin_popcount(answered & ~elsewhere);
     f->no_quorum = count < c->quorum;
     if (f->no_quorum)

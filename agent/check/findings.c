@@ -9,8 +9,8 @@
 #define TEXT_MOST 2048
 
 /* The text may quote any bytes of a file, or of a node. */
-static void say(FILE *out, const struct findings *f, int line, const char *kind, const char *format,
-                va_list args)
+static void find_say(FILE *out, const struct findings *f, int line, const char *kind,
+                     const char *format, va_list args)
 {
     char text[TEXT_MOST], shown[TEXT_MOST];
 
@@ -29,7 +29,7 @@ void find_fault(struct findings *f, int line, const char *format, ...)
 
     f->faults++;
     va_start(args, format);
-    say(stderr, f, line, "", format, args);
+    find_say(stderr, f, line, "", format, args);
     va_end(args);
 }
 
@@ -39,7 +39,7 @@ void find_warning(struct findings *f, int line, const char *format, ...)
 
     f->warnings++;
     va_start(args, format);
-    say(stderr, f, line, "warning: ", format, args);
+    find_say(stderr, f, line, "warning: ", format, args);
     va_end(args);
 }
 
@@ -48,11 +48,11 @@ void find_fact(const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    say(stdout, NULL, 0, "", format, args);
+    find_say(stdout, NULL, 0, "", format, args);
     va_end(args);
 }
 
-static const char *plural(int count)
+static const char *find_plural(int count)
 {
     return count == 1 ? "" : "s";
 }
@@ -62,11 +62,11 @@ void findings_end(const struct findings *f)
     const char *file = f->report->file;
 
     if (f->faults)
-        fprintf(stderr, "%s: %d fault%s: do not use it\n", file, f->faults, plural(f->faults));
+        fprintf(stderr, "%s: %d fault%s: do not use it\n", file, f->faults, find_plural(f->faults));
     else if (f->no_quorum)
         fprintf(stderr, "%s: no quorum: with these nodes no lock can be had now\n", file);
     else if (f->warnings)
-        printf("%s: good, with %d warning%s\n", file, f->warnings, plural(f->warnings));
+        printf("%s: good, with %d warning%s\n", file, f->warnings, find_plural(f->warnings));
     else
         printf("%s: good\n", file);
     (void)fflush(stdout);

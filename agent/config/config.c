@@ -28,7 +28,7 @@
 /* --- file and command line -------------------------------------------------------------------- */
 
 /* The file to read, "" for none. Only a system agent has one by default. */
-static void choose_file(const struct config_load *l, char *ret_path, size_t size)
+static void config_choose_file(const struct config_load *l, char *ret_path, size_t size)
 {
     const char *name = l->option[CONFIG_ID_name] ? l->option[CONFIG_ID_name] : l->config.name;
     bool system =
@@ -46,7 +46,7 @@ static void choose_file(const struct config_load *l, char *ret_path, size_t size
 }
 
 /* Not refused: on a development machine the password may be no secret. */
-static void warn_of_passwords(struct config_load *l, const char *path)
+static void config_warn_of_passwords(struct config_load *l, const char *path)
 {
     struct config *c = &l->config;
     bool has_password = false;
@@ -64,7 +64,7 @@ static void warn_of_passwords(struct config_load *l, const char *path)
                  "%.120s has passwords and every user can read it: chmod o-r it", path);
 }
 
-static void apply_option(struct config_load *l, int row, const char *value)
+static void config_apply_option(struct config_load *l, int row, const char *value)
 {
     char why[sizeof(l->report->faults[0].text)];
 
@@ -74,7 +74,7 @@ static void apply_option(struct config_load *l, int row, const char *value)
     (void)config_wrong(l, "%s", why);
 }
 
-static void apply_command_line(struct config_load *l)
+static void config_apply_command_line(struct config_load *l)
 {
     /* A list on the command line replaces the file's as a whole. */
     if (l->origin[CONFIG_ID_node] == ORIGIN_COMMAND_LINE)
@@ -84,15 +84,15 @@ static void apply_command_line(struct config_load *l)
     if (l->origin[CONFIG_ID_allow] == ORIGIN_COMMAND_LINE)
         l->config.rules.count = 0;
     for (int i = 0; i < l->repeated_count; i++)
-        apply_option(l, l->repeated[i].row, l->repeated[i].value);
+        config_apply_option(l, l->repeated[i].row, l->repeated[i].value);
     for (int i = 0; i < CONFIG_ROWS; i++)
         if (l->option[i])
-            apply_option(l, i, l->option[i]);
+            config_apply_option(l, i, l->option[i]);
 }
 
 /* --- values that follow from others ----------------------------------------------------------- */
 
-static int find_runtime_dir(struct config_load *l)
+static int config_find_runtime_dir(struct config_load *l)
 {
     struct config *c = &l->config;
     const char *own = secure_getenv("HOLDFAST_RUNTIME_DIR");
@@ -127,7 +127,7 @@ static int find_runtime_dir(struct config_load *l)
     return HF_OK;
 }
 
-static int check_paths(struct config_load *l)
+static int config_check_paths(struct config_load *l)
 {
     const struct config *c = &l->config;
     size_t most = sizeof(((struct sockaddr_un *)0)->sun_path) - sizeof(LONGEST_FILE);
@@ -146,7 +146,7 @@ static int check_paths(struct config_load *l)
     return HF_OK;
 }
 
-static int settle_name(struct config_load *l)
+static int config_settle_name(struct config_load *l)
 {
     char table[HF_TABLE_NAME_MAX];
 
@@ -165,7 +165,7 @@ void config_count_all(struct config *c)
     c->ttl_longest_ms = c->ttl_max_ms;
 }
 
-static int settle_nodes(struct config_load *l)
+static int config_settle_nodes(struct config_load *l)
 {
     struct config *c = &l->config;
     char keys[CONFIG_KEYS_TEXT];
@@ -198,7 +198,7 @@ static int settle_nodes(struct config_load *l)
     return HF_OK;
 }
 
-static int settle_timing(struct config_load *l)
+static int config_settle_timing(struct config_load *l)
 {
     struct config *c = &l->config;
     char why[sizeof(l->report->faults[0].text)];
@@ -217,36 +217,37 @@ static int settle_timing(struct config_load *l)
     return rc;
 }
 
-static uint32_t limit_for_one(const struct config_load *l, enum config_id row, uint32_t given,
-                              uint32_t all)
+static uint32_t config_limit_for_one(const struct config_load *l, enum config_id row,
+                                     uint32_t given, uint32_t all)
 {
     if (l->origin[row] != ORIGIN_NONE)
         return given;
     return l->config.system ? all - all / 4 : 0;
 }
 
-static void settle(struct config_load *l)
+static void config_settle(struct config_load *l)
 {
     struct config *c = &l->config;
     const bool *faulty = l->faulty;
-    bool named = !faulty[CONFIG_ID_name] && settle_name(l) == HF_OK;
+    bool named = !faulty[CONFIG_ID_name] && config_settle_name(l) == HF_OK;
 
-    if (!faulty[CONFIG_ID_runtime_dir] && find_runtime_dir(l) == HF_OK && named)
-        (void)check_paths(l);
+    if (!faulty[CONFIG_ID_runtime_dir] && config_find_runtime_dir(l) == HF_OK && named)
+        (void)config_check_paths(l);
     if (!faulty[CONFIG_ID_node] && !faulty[CONFIG_ID_dev])
-        (void)settle_nodes(l);
+        (void)config_settle_nodes(l);
     c->clients_per_uid =
-        limit_for_one(l, CONFIG_ID_clients_per_uid, c->clients_per_uid, c->clients_max);
-    c->leases_per_uid = limit_for_one(l, CONFIG_ID_leases_per_uid, c->leases_per_uid, c->capacity);
+        config_limit_for_one(l, CONFIG_ID_clients_per_uid, c->clients_per_uid, c->clients_max);
+    c->leases_per_uid =
+        config_limit_for_one(l, CONFIG_ID_leases_per_uid, c->leases_per_uid, c->capacity);
     c->waiters_per_uid =
-        limit_for_one(l, CONFIG_ID_waiters_per_uid, c->waiters_per_uid, c->capacity);
+        config_limit_for_one(l, CONFIG_ID_waiters_per_uid, c->waiters_per_uid, c->capacity);
     if (l->origin[CONFIG_ID_requests_per_uid] == ORIGIN_NONE && c->system)
         c->requests_per_uid = REQUESTS_PER_UID;
     if (!faulty[CONFIG_ID_tls_ca_file] && !faulty[CONFIG_ID_tls_cert_file] &&
         !faulty[CONFIG_ID_tls_key_file] && !c->ephemeral)
         config_read_tls(l);
     if (!faulty[CONFIG_ID_ttl] && !faulty[CONFIG_ID_ttl_max])
-        (void)settle_timing(l);
+        (void)config_settle_timing(l);
 }
 
 /* Of a job's control group the agent keeps cgroup.kill, cgroup.freeze and cgroup.events. */
@@ -290,7 +291,7 @@ bool config_short_ttl(const struct config *c, char *text, size_t size)
 
 /* --- all of it -------------------------------------------------------------------------------- */
 
-static void set_defaults(struct config_load *l)
+static void config_set_defaults(struct config_load *l)
 {
     char why[256];
 
@@ -304,16 +305,16 @@ static void set_defaults(struct config_load *l)
     }
 }
 
-static int load(struct config_load *l, int argc, char **argv)
+static int config_load_all(struct config_load *l, int argc, char **argv)
 {
     struct config_report *report = l->report;
     int rc;
 
-    set_defaults(l);
+    config_set_defaults(l);
     rc = config_command_line(l, argc, argv);
     if (rc < 0)
         return rc;
-    choose_file(l, report->file, sizeof(report->file));
+    config_choose_file(l, report->file, sizeof(report->file));
     if (strlen(report->file) < sizeof(l->config.file))
         memcpy(l->config.file, report->file, strlen(report->file) + 1);
     if (l->again && !report->file[0])
@@ -321,11 +322,11 @@ static int load(struct config_load *l, int argc, char **argv)
                                "command line, and there is no file to read again");
     if (report->file[0] && (rc = config_file_read(l)) < 0)
         return rc;
-    apply_command_line(l);
-    settle(l);
+    config_apply_command_line(l);
+    config_settle(l);
     if (report->fault_count)
         return HF_EINVAL;
-    warn_of_passwords(l, report->file);
+    config_warn_of_passwords(l, report->file);
     if (!l->print_config || l->again)
         return HF_OK;
     for (int i = 0; i < CONFIG_ROWS; i++)
@@ -333,8 +334,8 @@ static int load(struct config_load *l, int argc, char **argv)
     return report->check ? HF_OK : HF_ECANCELED;
 }
 
-static int read_all(bool again, int argc, char **argv, struct config *ret_config,
-                    struct config_report *ret_report)
+static int config_read_all(bool again, int argc, char **argv, struct config *ret_config,
+                           struct config_report *ret_report)
 {
     struct config_load *l = calloc(1, sizeof(*l));
     int rc;
@@ -347,7 +348,7 @@ static int read_all(bool again, int argc, char **argv, struct config *ret_config
     }
     l->report = ret_report;
     l->again = again;
-    rc = load(l, argc, argv);
+    rc = config_load_all(l, argc, argv);
     if (rc == HF_OK)
         *ret_config = l->config;
     else if (rc != HF_ECANCELED)
@@ -359,13 +360,13 @@ static int read_all(bool again, int argc, char **argv, struct config *ret_config
 
 int config_read(int argc, char **argv, struct config *ret_config, struct config_report *ret_report)
 {
-    return read_all(false, argc, argv, ret_config, ret_report);
+    return config_read_all(false, argc, argv, ret_config, ret_report);
 }
 
 int config_reload(int argc, char **argv, struct config *ret_config,
                   struct config_report *ret_report)
 {
-    return read_all(true, argc, argv, ret_config, ret_report);
+    return config_read_all(true, argc, argv, ret_config, ret_report);
 }
 
 /* --- for the files that clients use ----------------------------------------------------------- */

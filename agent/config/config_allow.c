@@ -20,7 +20,7 @@ struct parse {
     size_t why_size;
 };
 
-static bool parse_id(const char *text, uint32_t *ret_id)
+static bool allow_parse_id(const char *text, uint32_t *ret_id)
 {
     uint64_t number = 0;
 
@@ -31,7 +31,7 @@ static bool parse_id(const char *text, uint32_t *ret_id)
 }
 
 /* A name goes before a number, as everywhere on a host. */
-static int find_id(struct parse *p, enum who_kind kind, const char *name, uint32_t *ret_id)
+static int allow_find_id(struct parse *p, enum who_kind kind, const char *name, uint32_t *ret_id)
 {
     const char *what = kind == WHO_USER ? "user" : "group";
     const struct passwd *user;
@@ -48,7 +48,7 @@ static int find_id(struct parse *p, enum who_kind kind, const char *name, uint32
         return HF_OK;
     }
     error = errno;
-    if (*name && parse_id(name, ret_id))
+    if (*name && allow_parse_id(name, ret_id))
         return HF_OK;
     /* POSIX wants 0 for a name that is unknown; these are what C libraries have besides. */
     if (error && error != ENOENT && error != ESRCH && error != EBADF && error != EPERM)
@@ -61,7 +61,7 @@ static int find_id(struct parse *p, enum who_kind kind, const char *name, uint32
     return HF_EINVAL;
 }
 
-static int add_who(struct parse *p, const char *word)
+static int allow_add_who(struct parse *p, const char *word)
 {
     struct rule *rule = p->rule;
     struct who *who = &rule->who[rule->who_count];
@@ -76,27 +76,27 @@ static int add_who(struct parse *p, const char *word)
                                 : *word == 'e' ? WHO_EVERYONE
                                                : WHO_NONE};
     if ((who->kind == WHO_USER || who->kind == WHO_GROUP) &&
-        find_id(p, who->kind, strchr(word, ':') + 1, &who->id) < 0)
+        allow_find_id(p, who->kind, strchr(word, ':') + 1, &who->id) < 0)
         return HF_EINVAL;
     rule->who_count++;
     return HF_OK;
 }
 
-static bool is_who(const char *word)
+static bool allow_is_who(const char *word)
 {
     return strncmp(word, "user:", 5) == 0 || strncmp(word, "group:", 6) == 0 ||
            strcmp(word, "everyone") == 0 || strcmp(word, "none") == 0;
 }
 
-static int add_word(struct parse *p, const char *word)
+static int allow_add_word(struct parse *p, const char *word)
 {
     for (unsigned right = RIGHT_TAKE; right <= RIGHT_FORCE; right <<= 1)
         if (strcmp(word, right_word(right)) == 0) {
             p->rule->rights |= (uint8_t)right;
             return HF_OK;
         }
-    if (is_who(word))
-        return add_who(p, word);
+    if (allow_is_who(word))
+        return allow_add_who(p, word);
     snprintf(p->why, p->why_size,
              "allow: write user:NAME, group:NAME, everyone, none, take, see or force: '%.64s' is "
              "none of these",
@@ -105,7 +105,7 @@ static int add_word(struct parse *p, const char *word)
 }
 
 /* Copies the value with single blanks, and reads it word by word. */
-static int read_words(struct parse *p, const char *value)
+static int allow_read_words(struct parse *p, const char *value)
 {
     struct rule *rule = p->rule;
     size_t used = 0;
@@ -128,13 +128,13 @@ static int read_words(struct parse *p, const char *value)
         rule->text[used + length] = '\0';
         if (!used)
             rule->pattern_len = (uint16_t)length;
-        else if (add_word(p, rule->text + used) < 0)
+        else if (allow_add_word(p, rule->text + used) < 0)
             return HF_EINVAL;
         used += length;
     }
 }
 
-static int judge(struct parse *p)
+static int allow_judge(struct parse *p)
 {
     const struct rule *rule = p->rule;
     bool all_or_none = false, controls = false;
@@ -172,7 +172,7 @@ int config_allow_add(struct config *config, const char *value, char *why, size_t
     struct parse p = {.rule = &rule, .why = why, .why_size = why_size};
     const struct rule *before;
 
-    if (read_words(&p, value) < 0 || judge(&p) < 0)
+    if (allow_read_words(&p, value) < 0 || allow_judge(&p) < 0)
         return HF_EINVAL;
     if (!rule.rights)
         rule.rights = RIGHT_TAKE;
@@ -192,7 +192,7 @@ int config_allow_add(struct config *config, const char *value, char *why, size_t
     return HF_OK;
 }
 
-static bool rule_differs(const struct rule *a, const struct rule *b)
+static bool allow_rule_differs(const struct rule *a, const struct rule *b)
 {
     bool differs = strcmp(a->text, b->text) != 0 || a->who_count != b->who_count;
 
@@ -206,6 +206,6 @@ bool config_allow_differs(const struct rules *a, const struct rules *b)
     bool differs = a->count != b->count;
 
     for (int i = 0; !differs && i < a->count; i++)
-        differs = rule_differs(&a->rule[i], &b->rule[i]);
+        differs = allow_rule_differs(&a->rule[i], &b->rule[i]);
     return differs;
 }

@@ -11,7 +11,7 @@
 
 /* --- help, made of the rows ------------------------------------------------------------------- */
 
-static void print_wrapped(const char *text, int indent)
+static void config_args_print_wrapped(const char *text, int indent)
 {
     int column = indent;
 
@@ -30,7 +30,7 @@ static void print_wrapped(const char *text, int indent)
     printf("\n");
 }
 
-static void print_option(const char *key, const char *argument, const char *doc)
+static void config_args_print_option(const char *key, const char *argument, const char *doc)
 {
     int column = printf("  --");
 
@@ -42,10 +42,10 @@ static void print_option(const char *key, const char *argument, const char *doc)
         column = 0;
     }
     printf("%*s", HELP_COLUMN - column, "");
-    print_wrapped(doc, HELP_COLUMN);
+    config_args_print_wrapped(doc, HELP_COLUMN);
 }
 
-static void print_help(void)
+static void config_args_print_help(void)
 {
     char doc[512];
 
@@ -59,22 +59,24 @@ static void print_help(void)
 
         snprintf(doc, sizeof(doc), "%s%s%s%s", row->doc, tell ? " (default " : "",
                  tell ? row->standard : "", tell ? ")" : "");
-        print_option(row->key, row->argument, doc);
+        config_args_print_option(row->key, row->argument, doc);
     }
-    print_option("config", "FILE",
-                 "a file of such settings, one \"key = value\" per line; the command line goes "
-                 "before it. A system agent reads /etc/holdfast/NAME.conf if that exists");
-    print_option(
+    config_args_print_option(
+        "config", "FILE",
+        "a file of such settings, one \"key = value\" per line; the command line goes "
+        "before it. A system agent reads /etc/holdfast/NAME.conf if that exists");
+    config_args_print_option(
         "check-config", "FILE",
         "say all that is wrong with the file, what a restart with it would do to leases that "
         "are held, and what its nodes say, and exit: 0, or 78 if it must not be used");
-    print_option("offline", "", "with --check-config: look at neither agent nor nodes");
-    print_option("who", "NAME",
-                 "with --check-config: say who may take, see and force the lock NAME by the rules "
-                 "of the file");
-    print_option("print-config", "", "print the settings that would be used, and exit");
-    print_option("help", "", "print this help, and exit");
-    print_option("version", "", "print the version, and exit");
+    config_args_print_option("offline", "", "with --check-config: look at neither agent nor nodes");
+    config_args_print_option(
+        "who", "NAME",
+        "with --check-config: say who may take, see and force the lock NAME by the rules "
+        "of the file");
+    config_args_print_option("print-config", "", "print the settings that would be used, and exit");
+    config_args_print_option("help", "", "print this help, and exit");
+    config_args_print_option("version", "", "print the version, and exit");
     printf("\nMore in holdfastd(8) and holdfast.conf(5).\n");
 }
 
@@ -94,12 +96,12 @@ enum special {
 static const char *const special_names[SPECIALS] = {
     "help", "version", "print-config", "config", "check-config", "offline", "who"};
 
-static bool has_value(enum special which)
+static bool config_args_has_value(enum special which)
 {
     return which == SPECIAL_CONFIG || which == SPECIAL_CHECK || which == SPECIAL_WHO;
 }
 
-static enum special find_special(const char *option, size_t length)
+static enum special config_args_find_special(const char *option, size_t length)
 {
     int which = 0;
 
@@ -110,7 +112,7 @@ static enum special find_special(const char *option, size_t length)
 }
 
 /* Both name it. */
-static int take_file(struct config_load *l, const char *option, const char *value)
+static int config_args_take_file(struct config_load *l, const char *option, const char *value)
 {
     if (!value)
         return config_wrong(l, "--%s needs a value: FILE", option);
@@ -120,11 +122,11 @@ static int take_file(struct config_load *l, const char *option, const char *valu
     return HF_OK;
 }
 
-static int take_special(struct config_load *l, enum special which, const char *value)
+static int config_args_take_special(struct config_load *l, enum special which, const char *value)
 {
     switch (which) {
     case SPECIAL_HELP:
-        print_help();
+        config_args_print_help();
         return HF_ECANCELED;
     case SPECIAL_VERSION:
         printf("holdfastd %s\n", HOLDFAST_VERSION);
@@ -134,9 +136,9 @@ static int take_special(struct config_load *l, enum special which, const char *v
         return HF_OK;
     case SPECIAL_CHECK:
         l->report->check = true;
-        return take_file(l, special_names[which], value);
+        return config_args_take_file(l, special_names[which], value);
     case SPECIAL_CONFIG:
-        return take_file(l, special_names[which], value);
+        return config_args_take_file(l, special_names[which], value);
     case SPECIAL_OFFLINE:
         l->report->offline = true;
         return HF_OK;
@@ -153,12 +155,12 @@ static int take_special(struct config_load *l, enum special which, const char *v
 
 /* --- options with one ------------------------------------------------------------------------- */
 
-static bool all_digits(const char *text)
+static bool config_args_all_digits(const char *text)
 {
     return text && *text && text[strspn(text, "0123456789")] == '\0';
 }
 
-static int take_option(struct config_load *l, int row, const char *value)
+static int config_args_take_option(struct config_load *l, int row, const char *value)
 {
     if (!value)
         return config_wrong(l, "--%s needs a value: %s", config_rows[row].key,
@@ -177,7 +179,7 @@ static int take_option(struct config_load *l, int row, const char *value)
     return HF_OK;
 }
 
-static int unknown_option(struct config_load *l, const char *option, size_t length)
+static int config_args_unknown_option(struct config_load *l, const char *option, size_t length)
 {
     int shown = (int)(length < 64 ? length : 64);
     struct suggestion meant = {0};
@@ -213,18 +215,19 @@ int config_command_line(struct config_load *l, int argc, char **argv)
         if (value)
             value++;
         row = config_row_find(option, length);
-        special = row < 0 ? find_special(option, length) : SPECIALS;
+        special = row < 0 ? config_args_find_special(option, length) : SPECIALS;
         if (row < 0 && special == SPECIALS)
-            return unknown_option(l, option, length);
-        takes_next = row < 0                               ? has_value(special)
-                     : config_rows[row].type == CONFIG_DEV ? all_digits(next)
+            return config_args_unknown_option(l, option, length);
+        takes_next = row < 0                               ? config_args_has_value(special)
+                     : config_rows[row].type == CONFIG_DEV ? config_args_all_digits(next)
                                                            : config_rows[row].type != CONFIG_FLAG;
         if (!value && takes_next && next) {
             value = next;
             i++;
         } else if (!value && row >= 0 && !takes_next)
             value = config_rows[row].type == CONFIG_FLAG ? "yes" : config_rows[row].standard;
-        rc = row < 0 ? take_special(l, special, value) : take_option(l, row, value);
+        rc = row < 0 ? config_args_take_special(l, special, value)
+                     : config_args_take_option(l, row, value);
         if (rc < 0)
             return rc;
     }

@@ -11,7 +11,8 @@ struct changes {
     size_t count;
 };
 
-static struct config_change *add(struct changes *c, int row, int node, enum config_effect effect)
+static struct config_change *config_changes_add(struct changes *c, int row, int node,
+                                                enum config_effect effect)
 {
     struct config_change *change = &c->list[c->count++];
 
@@ -23,22 +24,23 @@ static struct config_change *add(struct changes *c, int row, int node, enum conf
 
 /* --- one setting ------------------------------------------------------------------------------ */
 
-static bool rule_differs(const struct config_key_rule *a, const struct config_key_rule *b)
+static bool config_changes_rule_differs(const struct config_key_rule *a,
+                                        const struct config_key_rule *b)
 {
     return strcmp(a->pattern, b->pattern) != 0 || strcmp(a->format, b->format) != 0;
 }
 
-static bool rules_differ(const struct config *a, const struct config *b)
+static bool config_changes_rules_differ(const struct config *a, const struct config *b)
 {
     bool differ = a->key_rule_count != b->key_rule_count;
 
     for (int i = 0; !differ && i < a->key_rule_count; i++)
-        differ = rule_differs(&a->key_rules[i], &b->key_rules[i]);
+        differ = config_changes_rule_differs(&a->key_rules[i], &b->key_rules[i]);
     return differ;
 }
 
-static bool differs(const struct config_row *row, const struct config *before,
-                    const struct config *after)
+static bool config_changes_differs(const struct config_row *row, const struct config *before,
+                                   const struct config *after)
 {
     const char *a = (const char *)before + row->offset, *b = (const char *)after + row->offset;
 
@@ -60,7 +62,7 @@ static bool differs(const struct config_row *row, const struct config *before,
     case CONFIG_DEV:
         return *(const int *)a != *(const int *)b;
     case CONFIG_KEY_RULE:
-        return rules_differ(before, after);
+        return config_changes_rules_differ(before, after);
     case CONFIG_ALLOW:
         return config_allow_differs(&before->rules, &after->rules);
     case CONFIG_NODE:
@@ -69,21 +71,21 @@ static bool differs(const struct config_row *row, const struct config *before,
     return false; /* node by node */
 }
 
-static void look_at_key(struct changes *c, int i)
+static void config_changes_look_at_key(struct changes *c, int i)
 {
     const struct config_row *row = &config_rows[i];
     struct config_change *change;
 
-    if (!differs(row, c->before, c->after))
+    if (!config_changes_differs(row, c->before, c->after))
         return;
-    change = add(c, i, -1, row->restart ? CONFIG_RESTART : CONFIG_NOW);
+    change = config_changes_add(c, i, -1, row->restart ? CONFIG_RESTART : CONFIG_NOW);
     config_row_text(row, c->before, change->before, sizeof(change->before));
     config_row_text(row, c->after, change->after, sizeof(change->after));
 }
 
 /* --- the nodes -------------------------------------------------------------------------------- */
 
-static bool ids_differ(const struct config *a, const struct config *b)
+static bool config_changes_ids_differ(const struct config *a, const struct config *b)
 {
     bool differ = a->node_count != b->node_count;
 
@@ -92,9 +94,10 @@ static bool ids_differ(const struct config *a, const struct config *b)
     return differ;
 }
 
-static struct config_change *add_address(struct changes *c, int i, enum config_effect effect)
+static struct config_change *config_changes_add_address(struct changes *c, int i,
+                                                        enum config_effect effect)
 {
-    struct config_change *change = add(c, CONFIG_ID_node, i, effect);
+    struct config_change *change = config_changes_add(c, CONFIG_ID_node, i, effect);
     char shown[NODE_ADDRESS_SHOWN];
 
     snprintf(change->before, sizeof(change->before), "%s",
@@ -104,37 +107,37 @@ static struct config_change *add_address(struct changes *c, int i, enum config_e
     return change;
 }
 
-static void look_at_node(struct changes *c, int i)
+static void config_changes_look_at_node(struct changes *c, int i)
 {
     const struct node_address *a = &c->before->nodes[i], *b = &c->after->nodes[i];
 
     /* (!) Keys in another database are no votes to a host that looks into this one. */
     if (a->db != b->db)
-        add_address(c, i, CONFIG_RESTART)->restart =
+        config_changes_add_address(c, i, CONFIG_RESTART)->restart =
             "another database is another node to the other hosts: stop the agents of all hosts for "
             "one quarantine, then start them with it";
     else if (strcmp(a->as, b->as) != 0)
-        add_address(c, i, CONFIG_RESTART)->restart =
+        config_changes_add_address(c, i, CONFIG_RESTART)->restart =
             "which server of the fleet a node is, an agent learns at its start; a restart keeps "
             "all leases";
     else if (!node_address_alike(a, b))
-        add_address(c, i, CONFIG_MOVED);
+        config_changes_add_address(c, i, CONFIG_MOVED);
     else if (strcmp(a->text, b->text) != 0 || strcmp(a->tls_name, b->tls_name) != 0)
-        add_address(c, i, CONFIG_NOW); /* the same, in other words */
+        config_changes_add_address(c, i, CONFIG_NOW); /* the same, in other words */
     if (strcmp(a->user, b->user) != 0 || strcmp(a->password, b->password) != 0) {
-        struct config_change *change = add(c, CONFIG_ID_node, i, CONFIG_NOW);
+        struct config_change *change = config_changes_add(c, CONFIG_ID_node, i, CONFIG_NOW);
 
         change->secret = true;
         snprintf(change->after, sizeof(change->after), "%s", b->id);
     }
 }
 
-static void look_at_nodes(struct changes *c)
+static void config_changes_look_at_nodes(struct changes *c)
 {
     if (c->before->ephemeral && c->after->ephemeral)
         return; /* the agent's own */
-    if (ids_differ(c->before, c->after)) {
-        struct config_change *change = add(c, CONFIG_ID_node, -1, CONFIG_RESTART);
+    if (config_changes_ids_differ(c->before, c->after)) {
+        struct config_change *change = config_changes_add(c, CONFIG_ID_node, -1, CONFIG_RESTART);
 
         config_row_text(&config_rows[CONFIG_ID_node], c->before, change->before,
                         sizeof(change->before));
@@ -143,7 +146,7 @@ static void look_at_nodes(struct changes *c)
         return;
     }
     for (int i = 0; i < c->before->node_count; i++)
-        look_at_node(c, i);
+        config_changes_look_at_node(c, i);
 }
 
 size_t config_changes(const struct config *before, const struct config *after,
@@ -153,11 +156,11 @@ size_t config_changes(const struct config *before, const struct config *after,
 
     for (int i = 0; i < CONFIG_ROWS; i++)
         if (config_rows[i].type == CONFIG_NODE)
-            look_at_nodes(&c);
+            config_changes_look_at_nodes(&c);
         else
-            look_at_key(&c, i);
+            config_changes_look_at_key(&c, i);
     if (strcmp(before->tls_digest, after->tls_digest) != 0)
-        add(&c, CONFIG_ID_tls_cert_file, -1, CONFIG_NOW)->certificates = true;
+        config_changes_add(&c, CONFIG_ID_tls_cert_file, -1, CONFIG_NOW)->certificates = true;
     return c.count;
 }
 

@@ -20,13 +20,13 @@ struct reader {
 };
 
 /* What every user may read in the history: a key that looks like an address may hold a password. */
-static const char *shown(const char *key)
+static const char *config_file_shown(const char *key)
 {
     return strpbrk(key, "@:/") ? "..." : key;
 }
 
 /* A name that is nearly known counts as the setting that was meant: it is not missing, too. */
-static void unknown(struct config_load *l, int line, const char *key)
+static void config_file_unknown(struct config_load *l, int line, const char *key)
 {
     struct suggestion meant = {0};
 
@@ -35,7 +35,7 @@ static void unknown(struct config_load *l, int line, const char *key)
             suggest_try(&meant, key, strlen(key), config_rows[i].key);
     if (!meant.known) {
         (void)config_wrong_line(l, line, "there is no setting '%.64s'; see holdfast.conf(5)",
-                                shown(key));
+                                config_file_shown(key));
         return;
     }
     l->faulty[config_row_find(meant.known, strlen(meant.known))] = true;
@@ -43,14 +43,15 @@ static void unknown(struct config_load *l, int line, const char *key)
                             meant.known);
 }
 
-static void take_setting(struct config_load *l, int line, const char *key, const char *value)
+static void config_file_take_setting(struct config_load *l, int line, const char *key,
+                                     const char *value)
 {
     struct config_report *report = l->report;
     int row = config_row_find(key, strlen(key)), nodes = l->config.node_count;
     char why[sizeof(report->faults[0].text)];
 
     if (row < 0) {
-        unknown(l, line, key);
+        config_file_unknown(l, line, key);
         return;
     }
     if (config_rows[row].where == CONFIG_COMMAND_LINE) {
@@ -77,8 +78,9 @@ static void take_setting(struct config_load *l, int line, const char *key, const
     }
 }
 
-/* inih's handler. read_line() has judged sections. */
-static int on_setting(void *arg, const char *section, const char *key, const char *value)
+/* inih's handler. config_file_read_line() has judged sections. */
+static int config_file_on_setting(void *arg, const char *section, const char *key,
+                                  const char *value)
 {
     struct reader *r = arg;
 
@@ -94,11 +96,11 @@ static int on_setting(void *arg, const char *section, const char *key, const cha
             "an @ in it");
         return 1;
     }
-    take_setting(r->load, r->line, key, value);
+    config_file_take_setting(r->load, r->line, key, value);
     return 1;
 }
 
-static void miss_setting(struct reader *r)
+static void config_file_miss_setting(struct reader *r)
 {
     if (r->expected)
         (void)config_wrong_line(r->load, r->line, "write \"key = value\"");
@@ -106,7 +108,7 @@ static void miss_setting(struct reader *r)
 }
 
 /* Whether what is a comment behind a setting has an @. */
-static bool cuts_at(const char *line)
+static bool config_file_cuts_at(const char *line)
 {
     for (const char *c = line; *c; c++)
         if (*c == ';' && c > line && isspace((unsigned char)c[-1]))
@@ -115,7 +117,7 @@ static bool cuts_at(const char *line)
 }
 
 /* inih tells nothing of lines that are no settings. */
-static void expect_setting(struct reader *r, const char *line)
+static void config_file_expect_setting(struct reader *r, const char *line)
 {
     if (r->line == 1 && strncmp(line, "\xef\xbb\xbf", 3) == 0)
         line += 3;
@@ -124,17 +126,17 @@ static void expect_setting(struct reader *r, const char *line)
         (void)config_wrong_line(r->load, r->line, "remove this line: there are no [sections]");
     else
         r->expected = *line && *line != ';' && *line != '#';
-    r->cut = cuts_at(line);
+    r->cut = config_file_cuts_at(line);
 }
 
 /* inih would read the rest of a long line as a line of its own: it gets an empty one instead. */
-static char *read_line(char *buffer, int size, void *arg)
+static char *config_file_read_line(char *buffer, int size, void *arg)
 {
     struct reader *r = arg;
     char *line;
     int c;
 
-    miss_setting(r);
+    config_file_miss_setting(r);
     errno = 0;
     line = fgets(buffer, size, r->file);
     if (!line) {
@@ -152,7 +154,7 @@ static char *read_line(char *buffer, int size, void *arg)
         strcpy(buffer, "\n");
         return line;
     }
-    expect_setting(r, line);
+    config_file_expect_setting(r, line);
     return line;
 }
 
@@ -170,8 +172,8 @@ int config_file_read(struct config_load *l)
     if (!r.file)
         return config_wrong_line(l, 0, "cannot read it: %s", strerror(errno));
     l->file_is_public = fstat(fileno(r.file), &st) == 0 && (st.st_mode & S_IROTH);
-    rc = ini_parse_stream(read_line, &r, on_setting, &r);
-    miss_setting(&r);
+    rc = ini_parse_stream(config_file_read_line, &r, config_file_on_setting, &r);
+    config_file_miss_setting(&r);
     (void)fclose(r.file);
     if (r.error)
         return config_wrong_line(l, 0, "cannot read it: %s", strerror(r.error));

@@ -30,14 +30,14 @@ int config_place_of(const struct config *c, const char *id)
     return -1;
 }
 
-static const struct node_address *find(const struct config *c, const char *id)
+static const struct node_address *fleet_find(const struct config *c, const char *id)
 {
     int i = config_place_of(c, id);
 
     return i < 0 ? NULL : &c->nodes[i];
 }
 
-static bool names_any(const struct config *c, const struct fleet_seat *seats, int count)
+static bool fleet_names_any(const struct config *c, const struct fleet_seat *seats, int count)
 {
     for (int i = 0; i < count; i++)
         if (config_place_of(c, seats[i].id) >= 0)
@@ -51,12 +51,13 @@ bool config_is_of(const struct config *c, const struct fleet_record *r, const ch
 
     config_fleet(c, &own);
     return r->version > 1 && r->state != FLEET_FOUNDING && strcmp(r->keys, own.keys) == 0 &&
-           (names_any(c, r->seat, r->count) || names_any(c, r->before, r->before_count) ||
+           (fleet_names_any(c, r->seat, r->count) ||
+            fleet_names_any(c, r->before, r->before_count) ||
             (*went_by && strcmp(c->file_hash, went_by) == 0));
 }
 
 /* (!) Another host's private seat is another server here: who is not configured for it is led to none. */
-static void lay_nowhere(struct node_address *node, const char *seat)
+static void fleet_lay_nowhere(struct node_address *node, const char *seat)
 {
     node->unix_socket = true;
     snprintf(node->host, sizeof(node->host), "%s", NOWHERE);
@@ -64,10 +65,10 @@ static void lay_nowhere(struct node_address *node, const char *seat)
 }
 
 /* A text of the record that is no address leaves the node where the configuration leads, or nowhere. */
-static void lay_node(struct config *c, int i, const struct config *was,
-                     const struct fleet_seat *seat, bool here)
+static void fleet_lay_node(struct config *c, int i, const struct config *was,
+                           const struct fleet_seat *seat, bool here)
 {
-    const struct node_address *named = find(was, seat->id);
+    const struct node_address *named = fleet_find(was, seat->id);
     struct node_address *node = &c->nodes[i];
 
     *node = named ? *named : was->nodes[0];
@@ -78,20 +79,20 @@ static void lay_node(struct config *c, int i, const struct config *was,
         c->unconfigured |= 1u << i;
     if (!named) {
         node->as[0] = '\0';
-        lay_nowhere(node, seat->address);
+        fleet_lay_nowhere(node, seat->address);
     }
     if (!node->as[0] && (here || !node_address_seat_is_private(seat->address)))
         (void)node_address_from_seat(seat->address, named ? named : &was->nodes[0], node);
     memcpy(node->id, seat->id, sizeof(node->id));
 }
 
-static void lay_nodes(struct config *c, const struct fleet_seat *seats, int count, bool here)
+static void fleet_lay_nodes(struct config *c, const struct fleet_seat *seats, int count, bool here)
 {
     const struct config was = *c;
 
     c->unconfigured = 0;
     for (int i = 0; i < count; i++)
-        lay_node(c, i, &was, &seats[i], here);
+        fleet_lay_node(c, i, &was, &seats[i], here);
     c->node_count = count;
 }
 
@@ -101,7 +102,7 @@ void config_go_by(struct config *c, const struct fleet_record *r, bool settled, 
     int count = fleet_record_list(r, &seats);
     char keys[CONFIG_KEYS_TEXT], why[256];
 
-    lay_nodes(c, seats, count, here);
+    fleet_lay_nodes(c, seats, count, here);
     config_keys_text(c, keys);
     list_hash_with(c->nodes, c->node_count, keys, c->list_hash);
     c->by_record = true;

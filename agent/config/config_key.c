@@ -12,7 +12,7 @@
 #define KEY_RESERVED "holdfast:"
 
 /* The first rule that matches the name; key_rule_count: none does, and key_format is used. */
-static int rule_of(const struct config *c, const uint8_t *name, size_t len)
+static int config_key_rule_of(const struct config *c, const uint8_t *name, size_t len)
 {
     for (int rule = 0; rule < c->key_rule_count; rule++) {
         const char *pattern = c->key_rules[rule].pattern;
@@ -23,14 +23,14 @@ static int rule_of(const struct config *c, const uint8_t *name, size_t len)
     return c->key_rule_count;
 }
 
-static const char *format_of(const struct config *c, int rule)
+static const char *config_key_format_of(const struct config *c, int rule)
 {
     return rule < c->key_rule_count ? c->key_rules[rule].format : c->key_format;
 }
 
 /* The part of the key that stands for %s, if this format made the key. */
-static bool undo(const char *format, const uint8_t *key, size_t len, const uint8_t **ret_name,
-                 size_t *ret_name_len)
+static bool config_key_undo(const char *format, const uint8_t *key, size_t len,
+                            const uint8_t **ret_name, size_t *ret_name_len)
 {
     const char *percent = strchr(format, '%');
     size_t before = (size_t)(percent - format), after = strlen(percent + 2);
@@ -50,7 +50,8 @@ int config_key_name(const struct config *c, const uint8_t *key, size_t key_len,
     size_t len;
 
     for (int rule = 0; rule <= c->key_rule_count; rule++)
-        if (undo(format_of(c, rule), key, key_len, &name, &len) && rule_of(c, name, len) == rule) {
+        if (config_key_undo(config_key_format_of(c, rule), key, key_len, &name, &len) &&
+            config_key_rule_of(c, name, len) == rule) {
             *ret_name = name;
             *ret_name_len = len;
             return HF_OK;
@@ -59,7 +60,8 @@ int config_key_name(const struct config *c, const uint8_t *key, size_t key_len,
 }
 
 /* Makes the key without judging it. */
-static size_t make_key(const char *format, const void *name, size_t name_len, uint8_t *ret_key)
+static size_t config_key_make_key(const char *format, const void *name, size_t name_len,
+                                  uint8_t *ret_key)
 {
     const char *percent = strchr(format, '%');
     size_t before = (size_t)(percent - format), after = strlen(percent + 2);
@@ -70,7 +72,7 @@ static size_t make_key(const char *format, const void *name, size_t name_len, ui
     return before + name_len + after;
 }
 
-static bool is_reserved(const uint8_t *key, size_t len)
+static bool config_key_is_reserved(const uint8_t *key, size_t len)
 {
     return len >= strlen(KEY_RESERVED) && memcmp(key, KEY_RESERVED, strlen(KEY_RESERVED)) == 0;
 }
@@ -83,8 +85,9 @@ int config_key(const struct config *c, const void *name, size_t name_len,
 
     if (name_len == 0 || name_len > HF_NAME_MAX)
         return HF_ENAME;
-    key_len = make_key(format_of(c, rule_of(c, name, name_len)), name, name_len, ret_key);
-    if (is_reserved(ret_key, key_len) ||
+    key_len = config_key_make_key(config_key_format_of(c, config_key_rule_of(c, name, name_len)),
+                                  name, name_len, ret_key);
+    if (config_key_is_reserved(ret_key, key_len) ||
         config_key_name(c, ret_key, key_len, &owner, &owner_len) < 0 || owner_len != name_len ||
         memcmp(owner, name, name_len) != 0)
         return HF_ENAME;
@@ -100,8 +103,10 @@ void config_key_refused(const struct config *c, const void *name, size_t name_le
     size_t key_len, owner_len;
     char shown[64];
 
-    key_len = make_key(format_of(c, rule_of(c, name, name_len)), name, name_len, key);
-    if (is_reserved(key, key_len) || config_key_name(c, key, key_len, &owner, &owner_len) < 0) {
+    key_len = config_key_make_key(config_key_format_of(c, config_key_rule_of(c, name, name_len)),
+                                  name, name_len, key);
+    if (config_key_is_reserved(key, key_len) ||
+        config_key_name(c, key, key_len, &owner, &owner_len) < 0) {
         snprintf(text, size,
                  "use another name: keys that begin with \"holdfast:\" are reserved for agents");
         return;

@@ -9,7 +9,7 @@
 #include "shm/status.h"
 
 /* What is about the file as a whole may follow from what is wrong in its lines. */
-static int place_of(const struct config_fault *fault)
+static int config_report_place_of(const struct config_fault *fault)
 {
     if (!fault->of_file)
         return 0;
@@ -23,7 +23,7 @@ void config_report_add(struct config_report *r, bool of_file, int line, const ch
 
     snprintf(fault.text, sizeof(fault.text), "%s", text);
     r->fault_count++;
-    while (at > 0 && place_of(&r->faults[at - 1]) > place_of(&fault))
+    while (at > 0 && config_report_place_of(&r->faults[at - 1]) > config_report_place_of(&fault))
         at--;
     if (at == CONFIG_FAULTS_MAX)
         return;
@@ -45,8 +45,8 @@ const char *config_fault_text(const struct config_report *r, const struct config
     return buffer;
 }
 
-static int add_fault(struct config_load *l, bool of_file, int line, const char *format,
-                     va_list args)
+static int config_report_add_fault(struct config_load *l, bool of_file, int line,
+                                   const char *format, va_list args)
 {
     char text[sizeof(l->report->faults[0].text)];
 
@@ -61,7 +61,7 @@ int config_wrong(struct config_load *l, const char *format, ...)
     int rc;
 
     va_start(args, format);
-    rc = add_fault(l, false, 0, format, args);
+    rc = config_report_add_fault(l, false, 0, format, args);
     va_end(args);
     return rc;
 }
@@ -72,7 +72,7 @@ int config_wrong_line(struct config_load *l, int line, const char *format, ...)
     int rc;
 
     va_start(args, format);
-    rc = add_fault(l, true, line, format, args);
+    rc = config_report_add_fault(l, true, line, format, args);
     va_end(args);
     return rc;
 }
@@ -84,7 +84,7 @@ int config_wrong_row(struct config_load *l, enum config_id row, const char *form
     int rc;
 
     va_start(args, format);
-    rc = add_fault(l, of_file, l->report->line[row], format, args);
+    rc = config_report_add_fault(l, of_file, l->report->line[row], format, args);
     va_end(args);
     return rc;
 }

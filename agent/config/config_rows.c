@@ -71,7 +71,8 @@ int config_row_find(const char *key, size_t key_len)
 /* --- values ----------------------------------------------------------------------------------- */
 
 /* Digits of that base only; strtoll would take blanks, signs and "0x". */
-static bool parse_number(const char *text, int base, const char **ret_end, int64_t *ret_number)
+static bool config_rows_parse_number(const char *text, int base, const char **ret_end,
+                                     int64_t *ret_number)
 {
     const char *p = text;
     int64_t number = 0;
@@ -88,15 +89,15 @@ static bool parse_number(const char *text, int base, const char **ret_end, int64
     return true;
 }
 
-static bool parse_whole(const char *text, int base, int64_t *ret_number)
+static bool config_rows_parse_whole(const char *text, int base, int64_t *ret_number)
 {
     const char *end;
 
-    return parse_number(text, base, &end, ret_number) && *end == '\0';
+    return config_rows_parse_number(text, base, &end, ret_number) && *end == '\0';
 }
 
 /* A whole number of milliseconds; "1.5s" is one, "1.5ms" is not. */
-static bool parse_duration(const char *text, int64_t *ret_ms)
+static bool config_rows_parse_duration(const char *text, int64_t *ret_ms)
 {
     int64_t ms;
     bool part;
@@ -107,7 +108,7 @@ static bool parse_duration(const char *text, int64_t *ret_ms)
     return true;
 }
 
-static bool parse_flag(const char *text, bool *ret_flag)
+static bool config_rows_parse_flag(const char *text, bool *ret_flag)
 {
     static const char *const yes[] = {"yes", "true", "on", "1"};
     static const char *const no[] = {"no", "false", "off", "0"};
@@ -121,7 +122,7 @@ static bool parse_flag(const char *text, bool *ret_flag)
     return false;
 }
 
-static void show_duration(int64_t ms, char *buffer, size_t size)
+static void config_rows_show_duration(int64_t ms, char *buffer, size_t size)
 {
     if (ms % 1000 == 0)
         snprintf(buffer, size, "%" PRId64 "s", ms / 1000);
@@ -129,13 +130,14 @@ static void show_duration(int64_t ms, char *buffer, size_t size)
         snprintf(buffer, size, "%" PRId64 "ms", ms);
 }
 
-static int out_of_range(const struct config_row *row, const char *value, char *why, size_t why_size)
+static int config_rows_out_of_range(const struct config_row *row, const char *value, char *why,
+                                    size_t why_size)
 {
     char low[32], high[32];
 
     if (row->type == CONFIG_DURATION) {
-        show_duration(row->min, low, sizeof(low));
-        show_duration(row->max, high, sizeof(high));
+        config_rows_show_duration(row->min, low, sizeof(low));
+        config_rows_show_duration(row->max, high, sizeof(high));
         snprintf(why, why_size,
                  "%s: give a time from %s to %s, such as 500ms, 30s, 2m or 1h: '%.64s' is none",
                  row->key, low, high, value);
@@ -150,7 +152,7 @@ static int out_of_range(const struct config_row *row, const char *value, char *w
 }
 
 /* Whether ,as= of one says what the other is, as far as addresses tell without looking up names. */
-static bool same_seat(const struct node_address *a, const struct node_address *b)
+static bool config_rows_same_seat(const struct node_address *a, const struct node_address *b)
 {
     struct node_address there;
 
@@ -160,7 +162,8 @@ static bool same_seat(const struct node_address *a, const struct node_address *b
            (b->as[0] && node_address_from_seat(b->as, a, &there) && node_address_same(&there, a));
 }
 
-static int set_node(struct config *config, const char *value, char *why, size_t why_size)
+static int config_rows_set_node(struct config *config, const char *value, char *why,
+                                size_t why_size)
 {
     struct node_address *node = &config->nodes[config->node_count];
     int rc;
@@ -176,7 +179,7 @@ static int set_node(struct config *config, const char *value, char *why, size_t 
         const struct node_address *other = &config->nodes[i];
         bool same_id = strcmp(other->id, node->id) == 0;
 
-        if (same_seat(other, node)) {
+        if (config_rows_same_seat(other, node)) {
             snprintf(why, why_size, "node: '%s' and '%s' have one seat: list each node once",
                      other->id, node->id);
             return HF_EINVAL;
@@ -199,14 +202,14 @@ static int set_node(struct config *config, const char *value, char *why, size_t 
     return HF_OK;
 }
 
-static int set_group(const char *value, gid_t *ret_group, char *why, size_t why_size)
+static int config_rows_set_group(const char *value, gid_t *ret_group, char *why, size_t why_size)
 {
     const struct group *group = getgrnam(value);
     int64_t number;
 
     if (group)
         *ret_group = group->gr_gid;
-    else if (parse_whole(value, 10, &number) && number < UINT32_MAX)
+    else if (config_rows_parse_whole(value, 10, &number) && number < UINT32_MAX)
         *ret_group = (gid_t)number;
     else {
         snprintf(why, why_size, "group: there is no group '%.64s' on this host", value);
@@ -215,7 +218,8 @@ static int set_group(const char *value, gid_t *ret_group, char *why, size_t why_
     return HF_OK;
 }
 
-static int set_level(const char *value, enum log_level *ret_level, char *why, size_t why_size)
+static int config_rows_set_level(const char *value, enum log_level *ret_level, char *why,
+                                 size_t why_size)
 {
     for (size_t i = 0; i < HF_LENGTH(level_names); i++)
         if (strcmp(value, level_names[i]) == 0) {
@@ -227,8 +231,8 @@ static int set_level(const char *value, enum log_level *ret_level, char *why, si
 }
 
 /* Checks that the format gives every name a key of its own. */
-static int check_format(const struct config_row *row, const char *format, char *why,
-                        size_t why_size)
+static int config_rows_check_format(const struct config_row *row, const char *format, char *why,
+                                    size_t why_size)
 {
     const char *percent = strchr(format, '%');
 
@@ -244,8 +248,8 @@ static int check_format(const struct config_row *row, const char *format, char *
     return HF_EINVAL;
 }
 
-static int set_key_rule(const struct config_row *row, struct config *config, const char *value,
-                        char *why, size_t why_size)
+static int config_rows_set_key_rule(const struct config_row *row, struct config *config,
+                                    const char *value, char *why, size_t why_size)
 {
     struct config_key_rule *rule = &config->key_rules[config->key_rule_count];
     size_t length = strcspn(value, " \t");
@@ -271,7 +275,7 @@ static int set_key_rule(const struct config_row *row, struct config *config, con
                  (int)length, value);
         return HF_EINVAL;
     }
-    if (check_format(row, format, why, why_size) < 0)
+    if (config_rows_check_format(row, format, why, why_size) < 0)
         return HF_EINVAL;
     for (int i = 0; i < config->key_rule_count; i++) {
         const char *other = config->key_rules[i].pattern;
@@ -302,22 +306,22 @@ int config_row_set(const struct config_row *row, struct config *config, const ch
 
     switch (row->type) {
     case CONFIG_NODE:
-        return set_node(config, value, why, why_size);
+        return config_rows_set_node(config, value, why, why_size);
     case CONFIG_KEY_RULE:
-        return set_key_rule(row, config, value, why, why_size);
+        return config_rows_set_key_rule(row, config, value, why, why_size);
     case CONFIG_ALLOW:
         return config_allow_add(config, value, why, why_size);
     case CONFIG_KEY_FORMAT:
-        if (check_format(row, value, why, why_size) < 0)
+        if (config_rows_check_format(row, value, why, why_size) < 0)
             return HF_EINVAL;
         strcpy(field, value);
         return HF_OK;
     case CONFIG_GROUP:
-        return set_group(value, field, why, why_size);
+        return config_rows_set_group(value, field, why, why_size);
     case CONFIG_LEVEL:
-        return set_level(value, field, why, why_size);
+        return config_rows_set_level(value, field, why, why_size);
     case CONFIG_FLAG:
-        if (parse_flag(value, field))
+        if (config_rows_parse_flag(value, field))
             return HF_OK;
         snprintf(why, why_size, "%s: '%.64s' is neither yes nor no", row->key, value);
         return HF_EINVAL;
@@ -325,22 +329,22 @@ int config_row_set(const struct config_row *row, struct config *config, const ch
         number = (int64_t)strlen(value);
         break;
     case CONFIG_DURATION:
-        good = parse_duration(value, &number);
+        good = config_rows_parse_duration(value, &number);
         break;
     case CONFIG_MODE:
-        good =
-            parse_whole(value, 8, &number) && (number == 0644 || number == 0640 || number == 0600);
+        good = config_rows_parse_whole(value, 8, &number) &&
+               (number == 0644 || number == 0640 || number == 0600);
         if (good)
             break;
         snprintf(why, why_size, "%s: '%.64s' is none of 0644, 0640, 0600", row->key, value);
         return HF_EINVAL;
     case CONFIG_COUNT:
     case CONFIG_DEV:
-        good = parse_whole(value, 10, &number);
+        good = config_rows_parse_whole(value, 10, &number);
         break;
     }
     if (!good || number < row->min || number > row->max)
-        return out_of_range(row, value, why, why_size);
+        return config_rows_out_of_range(row, value, why, why_size);
     if (row->type == CONFIG_TEXT)
         memcpy(field, value, (size_t)number + 1);
     else if (row->type == CONFIG_DEV)
@@ -353,8 +357,8 @@ int config_row_set(const struct config_row *row, struct config *config, const ch
 }
 
 /* Appends a line of a list. */
-static size_t add_line(char *text, size_t size, size_t used, const char *first, const char *between,
-                       const char *second)
+static size_t config_rows_add_line(char *text, size_t size, size_t used, const char *first,
+                                   const char *between, const char *second)
 {
     if (used < size)
         used += (size_t)snprintf(text + used, size - used, "%s%s%s%s", used ? ", " : "", first,
@@ -373,16 +377,17 @@ const char *config_row_text(const struct config_row *row, const struct config *c
     switch (row->type) {
     case CONFIG_NODE:
         for (int i = 0; i < config->node_count && !config->dev_nodes; i++)
-            used = add_line(text, size, used, node_address_shown(&config->nodes[i], node), "", "");
+            used = config_rows_add_line(text, size, used,
+                                        node_address_shown(&config->nodes[i], node), "", "");
         break;
     case CONFIG_KEY_RULE:
         for (int i = 0; i < config->key_rule_count; i++)
-            used = add_line(text, size, used, config->key_rules[i].pattern, " ",
-                            config->key_rules[i].format);
+            used = config_rows_add_line(text, size, used, config->key_rules[i].pattern, " ",
+                                        config->key_rules[i].format);
         break;
     case CONFIG_ALLOW:
         for (int i = 0; i < config->rules.count; i++)
-            used = add_line(text, size, used, config->rules.rule[i].text, "", "");
+            used = config_rows_add_line(text, size, used, config->rules.rule[i].text, "", "");
         break;
     case CONFIG_DEV:
         if (config->dev_nodes)
@@ -406,7 +411,7 @@ const char *config_row_text(const struct config_row *row, const struct config *c
         snprintf(text, size, "%04o", (unsigned)*(const mode_t *)field);
         break;
     case CONFIG_DURATION:
-        show_duration(*(const uint32_t *)field, text, size);
+        config_rows_show_duration(*(const uint32_t *)field, text, size);
         break;
     case CONFIG_COUNT:
         snprintf(text, size, "%" PRIu32, *(const uint32_t *)field);
@@ -416,7 +421,7 @@ const char *config_row_text(const struct config_row *row, const struct config *c
 }
 
 /* As a comment: what a value would look like. */
-static void print_unset(const struct config_row *row, FILE *out)
+static void config_rows_print_unset(const struct config_row *row, FILE *out)
 {
     const char *argument = row->argument + (*row->argument == '\''); /* quoted for a shell */
 
@@ -432,20 +437,20 @@ void config_row_print(const struct config_row *row, const struct config *config,
         for (int i = 0; i < config->node_count && !config->dev_nodes; i++)
             fprintf(out, "%s = %s\n", row->key, node_address_shown(&config->nodes[i], node));
         if (config->dev_nodes)
-            print_unset(row, out);
+            config_rows_print_unset(row, out);
         return;
     case CONFIG_KEY_RULE:
         for (int i = 0; i < config->key_rule_count; i++)
             fprintf(out, "%s = %s %s\n", row->key, config->key_rules[i].pattern,
                     config->key_rules[i].format);
         if (config->key_rule_count == 0)
-            print_unset(row, out);
+            config_rows_print_unset(row, out);
         return;
     case CONFIG_ALLOW:
         for (int i = 0; i < config->rules.count; i++)
             fprintf(out, "%s = %s\n", row->key, config->rules.rule[i].text);
         if (config->rules.count == 0)
-            print_unset(row, out);
+            config_rows_print_unset(row, out);
         return;
     default:
         break;
@@ -453,5 +458,5 @@ void config_row_print(const struct config_row *row, const struct config *config,
     if (*config_row_text(row, config, text, sizeof(text)))
         fprintf(out, "%s%s = %s\n", row->where == CONFIG_COMMAND_LINE ? "# " : "", row->key, text);
     else
-        print_unset(row, out);
+        config_rows_print_unset(row, out);
 }

@@ -37,8 +37,8 @@ int secret_path(const char *given, char ret_path[SECRET_PATH_MAX], char *why, si
 }
 
 /* Up to `size` bytes. */
-static int read_start(const char *path, char *to, size_t size, size_t *ret_length, bool *ret_public,
-                      char *why, size_t why_size)
+static int config_secrets_read_start(const char *path, char *to, size_t size, size_t *ret_length,
+                                     bool *ret_public, char *why, size_t why_size)
 {
     struct stat status;
     int fd = given_file_open(path, &status, why, why_size), rc = HF_OK;
@@ -57,7 +57,7 @@ static int read_start(const char *path, char *to, size_t size, size_t *ret_lengt
     return rc;
 }
 
-static bool is_blank(const char *text, size_t length)
+static bool config_secrets_is_blank(const char *text, size_t length)
 {
     size_t at = 0;
 
@@ -74,14 +74,14 @@ static int secret_read_line(const char *path, char *ret_line, size_t size, bool 
     char text[LINE_SIZE];
     size_t got = 0, length;
     bool is_public = false;
-    int rc = read_start(path, text, sizeof(text), &got, &is_public, why, why_size);
+    int rc = config_secrets_read_start(path, text, sizeof(text), &got, &is_public, why, why_size);
 
     if (rc < 0)
         return rc;
     for (length = 0; length < got && text[length] != '\n'; length++)
         ;
     rc = HF_EINVAL;
-    if (!is_blank(text + length, got - length))
+    if (!config_secrets_is_blank(text + length, got - length))
         snprintf(why, why_size,
                  "%.160s must have the secret in its first line and nothing below it", path);
     else if (length > 0 && text[length - 1] == '\r')
@@ -108,7 +108,8 @@ static int secret_read_line(const char *path, char *ret_line, size_t size, bool 
 /* --- the nodes' passwords --------------------------------------------------------------------- */
 
 /* Of a node's line, what it sets there, and why not. */
-static void wrong_node(struct config_load *l, int node, const char *what, const char *why)
+static void config_secrets_wrong_node(struct config_load *l, int node, const char *what,
+                                      const char *why)
 {
     bool from_file = l->report->file[0] && l->origin[CONFIG_ID_node] != ORIGIN_COMMAND_LINE;
     const char *id = l->config.nodes[node].id;
@@ -120,22 +121,23 @@ static void wrong_node(struct config_load *l, int node, const char *what, const 
 }
 
 /* Of the place where it is set: a node's line, or the setting that is for all of them. */
-static void wrong_place(struct config_load *l, int node, bool own, const char *why)
+static void config_secrets_wrong_place(struct config_load *l, int node, bool own, const char *why)
 {
     if (own)
-        wrong_node(l, node, "password_file: ", why);
+        config_secrets_wrong_node(l, node, "password_file: ", why);
     else
         (void)config_wrong_row(l, CONFIG_ID_password_file, "password_file: %s", why);
 }
 
-static bool read_password(struct config_load *l, int i, const char *given, char *ret, size_t size)
+static bool config_secrets_read_password(struct config_load *l, int i, const char *given, char *ret,
+                                         size_t size)
 {
     bool own = l->config.nodes[i].password_file[0], is_public = false;
     char path[SECRET_PATH_MAX], why[512];
 
     if (secret_path(given, path, why, sizeof(why)) < 0 ||
         secret_read_line(path, ret, size, &is_public, why, sizeof(why)) < 0) {
-        wrong_place(l, i, own, why);
+        config_secrets_wrong_place(l, i, own, why);
         return false;
     }
     if (is_public && !l->config.warning[0])
@@ -154,15 +156,17 @@ void config_read_passwords(struct config_load *l)
         struct node_address *a = &c->nodes[i];
 
         if (a->password_file[0]) {
-            (void)read_password(l, i, a->password_file, a->password, sizeof(a->password));
+            (void)config_secrets_read_password(l, i, a->password_file, a->password,
+                                               sizeof(a->password));
         } else if (!a->password[0] && c->password_file[0]) {
-            if (wanted && !read_password(l, i, c->password_file, common, sizeof(common)))
+            if (wanted &&
+                !config_secrets_read_password(l, i, c->password_file, common, sizeof(common)))
                 break; /* said once */
             wanted = false;
             memcpy(a->password, common, sizeof(a->password));
         } else if (a->user[0] && !a->password[0]) {
-            wrong_node(l, i, "",
-                       "a user without a password; write USER:PASSWORD@, or use password_file");
+            config_secrets_wrong_node(
+                l, i, "", "a user without a password; write USER:PASSWORD@, or use password_file");
         }
     }
     explicit_bzero(common, sizeof(common));

@@ -46,7 +46,7 @@ int config_use_tls(const struct config *c, char *why, size_t why_size)
 }
 
 /* The setting that a sentence of config_tls_keys() begins with. */
-static enum config_id row_of(const char *why)
+static enum config_id tls_row_of(const char *why)
 {
     size_t length = strcspn(why, ":");
     int row = config_row_find(why, length);
@@ -54,7 +54,7 @@ static enum config_id row_of(const char *why)
     return row < 0 ? CONFIG_ID_tls_ca_file : (enum config_id)row;
 }
 
-static bool any_tls(const struct config *c)
+static bool tls_any_tls(const struct config *c)
 {
     bool any = false;
 
@@ -69,7 +69,7 @@ void config_read_tls(struct config_load *l)
     struct tls_keys *keys;
     char why[512];
 
-    if (any_tls(c) && !c->tls_ca_file[0])
+    if (tls_any_tls(c) && !c->tls_ca_file[0])
         (void)config_wrong_row(l, CONFIG_ID_node,
                                "give tls_ca_file, the CAs of the nodes' certificates, for "
                                "addresses with rediss://; those of "
@@ -79,7 +79,7 @@ void config_read_tls(struct config_load *l)
             l, CONFIG_ID_tls_key_file,
             "give the key's certificate, too: tls_key_file goes with tls_cert_file");
     if (config_tls_keys(c, &keys, why, sizeof(why)) < 0) {
-        (void)config_wrong_row(l, row_of(why), "%s", why);
+        (void)config_wrong_row(l, tls_row_of(why), "%s", why);
         return;
     }
     if (!keys)

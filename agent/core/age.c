@@ -12,12 +12,12 @@ void age_init(struct node_age *age, bool word, bool proven)
         .process = HF_TIME_NEVER, .keys = HF_TIME_NEVER, .word = word, .proven = proven};
 }
 
-static bool is_heard_of(hf_time since)
+static bool age_is_heard_of(hf_time since)
 {
     return since.ns != HF_TIME_NEVER.ns;
 }
 
-static hf_time began(hf_dur uptime, hf_time now)
+static hf_time age_began(hf_dur uptime, hf_time now)
 {
     hf_dur up = hf_ns(uptime.ns - UPTIME_STEP.ns);
 
@@ -28,14 +28,14 @@ void age_on_facts(struct node_age *age, const struct node_trust *before,
                   const struct node_facts *facts, hf_time now)
 {
     bool same = before->contacted && strcmp(before->facts.run_id, facts->run_id) == 0;
-    bool first = !is_heard_of(age->process);
+    bool first = !age_is_heard_of(age->process);
 
     if (!first && same)
         return;
     if (first && (age->word || (same && age->proven)))
         age->process = HF_TIME_PAST;
     else if (first && (same || !before->contacted))
-        age->process = began(facts->uptime, now);
+        age->process = age_began(facts->uptime, now);
     else
         age->process = now;
 }
@@ -43,7 +43,7 @@ void age_on_facts(struct node_age *age, const struct node_trust *before,
 void age_on_nonce(struct node_age *age, const struct node_trust *before, const struct node_trust *t,
                   hf_time now)
 {
-    bool first = !is_heard_of(age->keys), moved = t->mark != before->mark;
+    bool first = !age_is_heard_of(age->keys), moved = t->mark != before->mark;
 
     if (!first && !moved)
         return;
@@ -82,15 +82,15 @@ void age_on_step(struct node_age *age, hf_time now)
     age->keys = now;
 }
 
-static hf_time due(hf_time since, hf_dur least)
+static hf_time age_due_at(hf_time since, hf_dur least)
 {
     hf_assert(least.ns >= 0, "least %lld", (long long)least.ns);
-    return is_heard_of(since) ? hf_time_add(since, least) : HF_TIME_NEVER;
+    return age_is_heard_of(since) ? hf_time_add(since, least) : HF_TIME_NEVER;
 }
 
 hf_time age_due(const struct node_age *age, hf_dur least, bool stood)
 {
-    hf_time process = due(age->process, least);
+    hf_time process = age_due_at(age->process, least);
 
-    return stood ? process : hf_time_max(process, due(age->keys, least));
+    return stood ? process : hf_time_max(process, age_due_at(age->keys, least));
 }

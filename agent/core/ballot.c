@@ -23,7 +23,7 @@ void ballot_init(struct ballot *b, int n, int q, uint64_t fence, uint64_t limit,
         b->node[i].a = HF_TIME_PAST;
 }
 
-static void check(const struct ballot *b, int node)
+static void ballot_check(const struct ballot *b, int node)
 {
     hf_assert(b->n >= 1 && b->n <= HF_NODES_MAX, "n %d", b->n);
     hf_assert(b->q >= 1 && b->q <= b->n, "q %d, n %d", b->q, b->n);
@@ -34,7 +34,7 @@ static void check(const struct ballot *b, int node)
 
 void ballot_ask(struct ballot *b, int node)
 {
-    check(b, node);
+    ballot_check(b, node);
     b->node[node].vote = BALLOT_ASKED;
 }
 
@@ -42,7 +42,7 @@ void ballot_answer(struct ballot *b, int node, enum ballot_vote vote, hf_time a,
 {
     bool again = b->node[node].answers > 0;
 
-    check(b, node);
+    ballot_check(b, node);
     hf_assert(vote != BALLOT_NOT_ASKED && vote != BALLOT_ASKED, "vote %d of node %d", (int)vote,
               node);
     hf_assert(b->node[node].vote != BALLOT_NOT_ASKED, "vote %d of node %d", (int)vote, node);
@@ -63,7 +63,7 @@ void ballot_answer(struct ballot *b, int node, enum ballot_vote vote, hf_time a,
     b->node[node].vote = vote;
 }
 
-static uint64_t believed(const struct ballot *b)
+static uint64_t ballot_believed(const struct ballot *b)
 {
     uint64_t shown[HF_NODES_MAX];
 
@@ -72,7 +72,7 @@ static uint64_t believed(const struct ballot *b)
     return fence_believed(b->limit, shown, &b->twins, b->n, b->q);
 }
 
-static bool is_believed(const struct ballot *b, int node, uint64_t most)
+static bool ballot_is_believed(const struct ballot *b, int node, uint64_t most)
 {
     return b->node[node].shown <= most && fence_can_rise(b->node[node].shown);
 }
@@ -82,22 +82,24 @@ bool ballot_doubts(const struct ballot *b, int node, uint64_t fence)
     struct ballot as_if = *b;
 
     as_if.node[node].shown = fence;
-    return !is_believed(&as_if, node, believed(&as_if));
+    return !ballot_is_believed(&as_if, node, ballot_believed(&as_if));
 }
 
 enum ballot_vote ballot_vote_of(const struct ballot *b, int node)
 {
     enum ballot_vote vote = b->node[node].vote;
 
-    return vote == BALLOT_YES_LOW && !is_believed(b, node, believed(b)) ? BALLOT_DOUBTED : vote;
+    return vote == BALLOT_YES_LOW && !ballot_is_believed(b, node, ballot_believed(b))
+               ? BALLOT_DOUBTED
+               : vote;
 }
 
 uint64_t ballot_raise(struct ballot *b)
 {
-    uint64_t before = b->fence, most = believed(b), highest = 0;
+    uint64_t before = b->fence, most = ballot_believed(b), highest = 0;
 
     for (int i = 0; i < b->n; i++)
-        if (b->node[i].vote == BALLOT_YES_LOW && is_believed(b, i, most) &&
+        if (b->node[i].vote == BALLOT_YES_LOW && ballot_is_believed(b, i, most) &&
             b->node[i].shown > highest)
             highest = b->node[i].shown;
     b->fence = fence_raise(before, highest);
@@ -109,7 +111,7 @@ uint64_t ballot_raise(struct ballot *b)
     return b->fence;
 }
 
-static hf_time vote_ends(const struct ballot *b, const struct timing *timing, int node)
+static hf_time ballot_vote_ends(const struct ballot *b, const struct timing *timing, int node)
 {
     return hf_time_add(b->node[node].a, timing->span);
 }
@@ -119,7 +121,7 @@ hf_time ballot_ends(const struct ballot *b, const struct timing *timing)
     return hf_time_add(b->begun, timing->round_most);
 }
 
-static bool is_quorum(const struct ballot *b, uint32_t nodes)
+static bool ballot_is_quorum(const struct ballot *b, uint32_t nodes)
 {
     hf_assert(nodes >> b->n == 0, "nodes %x of %d", (unsigned)nodes, b->n);
     return twins_count(&b->twins, nodes) >= b->q;
@@ -133,9 +135,9 @@ enum ballot_outcome ballot_decide(const struct ballot *b, const struct timing *t
     uint32_t yes = 0, low = 0, asked = 0, old = 0, doubted = 0;
     bool taken = false;
 
-    check(b, 0);
+    ballot_check(b, 0);
     for (int i = 0; i < b->n; i++) {
-        bool lasts = !over && hf_time_reached(vote_ends(b, timing, i), least);
+        bool lasts = !over && hf_time_reached(ballot_vote_ends(b, timing, i), least);
         uint32_t node = UINT32_C(1) << i;
 
         switch (ballot_vote_of(b, i)) {
@@ -162,16 +164,16 @@ enum ballot_outcome ballot_decide(const struct ballot *b, const struct timing *t
     hf_assert(((yes & low) | ((yes | low) & (old | asked | doubted))) == 0,
               "a node counts twice: yes %x, low %x, old %x, asked %x, doubted %x", (unsigned)yes,
               (unsigned)low, (unsigned)old, (unsigned)asked, (unsigned)doubted);
-    if (is_quorum(b, yes))
+    if (ballot_is_quorum(b, yes))
         return BALLOT_WON;
     /* Does not wait for the last answer: a node that is away would cost a whole attempt, while a
      * raise costs a round trip. */
-    if (is_quorum(b, yes | low))
+    if (ballot_is_quorum(b, yes | low))
         return BALLOT_RAISE;
     /* Who is still to answer may show as high a fence. */
-    if (is_quorum(b, yes | low | asked | (asked ? doubted : 0)))
+    if (ballot_is_quorum(b, yes | low | asked | (asked ? doubted : 0)))
         return BALLOT_UNDECIDED;
-    if (is_quorum(b, yes | low | old))
+    if (ballot_is_quorum(b, yes | low | old))
         return BALLOT_TOO_LATE;
     return taken ? BALLOT_TAKEN_BY_OTHER : BALLOT_FAILED;
 }

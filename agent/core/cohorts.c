@@ -5,14 +5,14 @@
 
 #define ALONE (UINT32_C(1) << 31) /* in `home`: the other bits are a single's index + 1 */
 
-static struct cohort *first_of(const struct cohorts *c)
+static struct cohort *cohorts_first_of(const struct cohorts *c)
 {
     struct heap_item *item = heap_first(&c->heap);
 
     return item ? HF_CONTAINER(item, struct cohort, item) : NULL;
 }
 
-static void check(const struct cohorts *c)
+static void cohorts_check(const struct cohorts *c)
 {
     hf_assert(c->used <= c->room, "used %u, room %u", (unsigned)c->used, (unsigned)c->room);
     hf_assert(c->free_count + c->heap.count == c->used, "free %u, in use %zu, used %u",
@@ -22,23 +22,23 @@ static void check(const struct cohorts *c)
               (unsigned)c->singles_used);
 }
 
-static void check_cohort(const struct cohort *cohort)
+static void cohorts_check_cohort(const struct cohort *cohort)
 {
     hf_assert(cohort->live <= cohort->count, "live %u, count %u", cohort->live, cohort->count);
     hf_assert(cohort->count <= COHORT_MOST, "count %u", cohort->count);
 }
 
-static uint32_t mark_of(const struct cohorts *c, const struct cohort *cohort)
+static uint32_t cohorts_mark_of(const struct cohorts *c, const struct cohort *cohort)
 {
     return (uint32_t)(cohort - c->all) + 1;
 }
 
-static uint32_t *open_at(struct cohorts *c, hf_time at)
+static uint32_t *cohorts_open_at(struct cohorts *c, hf_time at)
 {
     return &c->open[((uint64_t)at.ns * UINT64_C(0x9e3779b97f4a7c15) >> 32) % COHORTS_OPEN];
 }
 
-static struct cohort *begin(struct cohorts *c, hf_time at)
+static struct cohort *cohorts_begin(struct cohorts *c, hf_time at)
 {
     struct cohort *cohort;
 
@@ -50,26 +50,26 @@ static struct cohort *begin(struct cohorts *c, hf_time at)
         return NULL;
     cohort->count = cohort->live = 0;
     heap_insert(&c->heap, &cohort->item, at);
-    *open_at(c, at) = mark_of(c, cohort);
-    check(c);
+    *cohorts_open_at(c, at) = cohorts_mark_of(c, cohort);
+    cohorts_check(c);
     return cohort;
 }
 
-static void end(struct cohorts *c, struct cohort *cohort)
+static void cohorts_end(struct cohorts *c, struct cohort *cohort)
 {
-    uint32_t *open = open_at(c, cohort->item.at);
+    uint32_t *open = cohorts_open_at(c, cohort->item.at);
 
     hf_assert(cohort->live == 0, "live %u, count %u", cohort->live, cohort->count);
     heap_remove(&c->heap, &cohort->item);
-    if (*open == mark_of(c, cohort))
+    if (*open == cohorts_mark_of(c, cohort))
         *open = 0;
-    c->free[c->free_count++] = mark_of(c, cohort) - 1;
-    check(c);
+    c->free[c->free_count++] = cohorts_mark_of(c, cohort) - 1;
+    cohorts_check(c);
 }
 
-static struct cohort *find_open(struct cohorts *c, hf_time at)
+static struct cohort *cohorts_find_open(struct cohorts *c, hf_time at)
 {
-    uint32_t mark = *open_at(c, at);
+    uint32_t mark = *cohorts_open_at(c, at);
     struct cohort *cohort = mark ? &c->all[mark - 1] : NULL;
 
     return cohort && cohort->count < COHORT_MOST && cohort->item.at.ns == at.ns ? cohort : NULL;
@@ -77,22 +77,22 @@ static struct cohort *find_open(struct cohorts *c, hf_time at)
 
 bool cohorts_add(struct cohorts *c, uint32_t number, hf_time at)
 {
-    struct cohort *cohort = find_open(c, at);
+    struct cohort *cohort = cohorts_find_open(c, at);
 
     hf_assert(c->home[number] == 0, "number %u, home %x", (unsigned)number,
               (unsigned)c->home[number]);
     if (!cohort)
-        cohort = begin(c, at);
+        cohort = cohorts_begin(c, at);
     if (!cohort)
         return false;
     cohort->number[cohort->count++] = number;
     cohort->live++;
-    check_cohort(cohort);
-    c->home[number] = mark_of(c, cohort);
+    cohorts_check_cohort(cohort);
+    c->home[number] = cohorts_mark_of(c, cohort);
     return true;
 }
 
-static struct cohort_single *single_of(const struct cohorts *c, uint32_t number)
+static struct cohort_single *cohorts_single_of(const struct cohorts *c, uint32_t number)
 {
     hf_assert(cohorts_is_alone(c, number), "number %u, home %x", (unsigned)number,
               (unsigned)c->home[number]);
@@ -104,14 +104,14 @@ void cohorts_remove(struct cohorts *c, uint32_t number)
     uint32_t home = c->home[number];
 
     if (cohorts_is_alone(c, number)) {
-        heap_remove(&c->alone, &single_of(c, number)->item);
+        heap_remove(&c->alone, &cohorts_single_of(c, number)->item);
         c->free_singles[c->free_single_count++] = (home & ~ALONE) - 1;
     } else if (home) {
         struct cohort *cohort = &c->all[home - 1];
 
         hf_assert(cohort->live > 0, "number %u, count %u", (unsigned)number, cohort->count);
         if (--cohort->live == 0)
-            end(c, cohort);
+            cohorts_end(c, cohort);
     }
     c->home[number] = 0;
 }
@@ -131,7 +131,7 @@ void cohorts_put_alone(struct cohorts *c, uint32_t number, hf_time at)
     uint32_t place;
 
     if (cohorts_is_alone(c, number)) {
-        heap_move(&c->alone, &single_of(c, number)->item, at);
+        heap_move(&c->alone, &cohorts_single_of(c, number)->item, at);
         return;
     }
     cohorts_remove(c, number);
@@ -139,7 +139,7 @@ void cohorts_put_alone(struct cohorts *c, uint32_t number, hf_time at)
     c->singles[place].number = number;
     c->home[number] = ALONE | (place + 1);
     heap_insert(&c->alone, &c->singles[place].item, at);
-    check(c);
+    cohorts_check(c);
 }
 
 bool cohorts_is_alone(const struct cohorts *c, uint32_t number)
@@ -149,7 +149,7 @@ bool cohorts_is_alone(const struct cohorts *c, uint32_t number)
 
 hf_time cohorts_alone_at(const struct cohorts *c, uint32_t number)
 {
-    return single_of(c, number)->item.at;
+    return cohorts_single_of(c, number)->item.at;
 }
 
 const struct cohort_single *cohorts_first_alone(const struct cohorts *c)
@@ -161,14 +161,14 @@ const struct cohort_single *cohorts_first_alone(const struct cohorts *c)
 
 hf_time cohorts_next(const struct cohorts *c)
 {
-    struct cohort *first = first_of(c);
+    struct cohort *first = cohorts_first_of(c);
 
     return first ? first->item.at : HF_TIME_NEVER;
 }
 
 size_t cohorts_first(const struct cohorts *c)
 {
-    struct cohort *first = first_of(c);
+    struct cohort *first = cohorts_first_of(c);
 
     return first ? first->live : 0;
 }
@@ -177,21 +177,21 @@ size_t cohorts_first(const struct cohorts *c)
  * entries, and the first one met counts. */
 size_t cohorts_take(struct cohorts *c, uint32_t *ret_numbers, size_t most)
 {
-    struct cohort *first = first_of(c);
+    struct cohort *first = cohorts_first_of(c);
     size_t taken = 0;
 
     while (first && first->live && taken < most) {
         uint32_t number;
 
-        check_cohort(first);
+        cohorts_check_cohort(first);
         number = first->number[--first->count];
-        if (c->home[number] != mark_of(c, first))
+        if (c->home[number] != cohorts_mark_of(c, first))
             continue;
         c->home[number] = 0;
         first->live--;
         ret_numbers[taken++] = number;
     }
     if (first && !first->live)
-        end(c, first);
+        cohorts_end(c, first);
     return taken;
 }

@@ -8,17 +8,17 @@
 
 _Static_assert(HANDOFF_IN_A_ROW <= FENCE_HANDOFFS_MAX, "hand-offs are counted below the clock");
 
-static uint64_t saturate(uint64_t node_part)
+static uint64_t fence_saturate(uint64_t node_part)
 {
     return node_part < FENCE_NODE_MAX ? node_part : FENCE_NODE_MAX;
 }
 
-static uint64_t larger(uint64_t a, uint64_t b)
+static uint64_t fence_larger(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
 
-static int64_t us_of(hf_wall t)
+static int64_t fence_us_of(hf_wall t)
 {
     int64_t us;
 
@@ -28,12 +28,12 @@ static int64_t us_of(hf_wall t)
 }
 
 /* A clock that is before 1970 gives the smallest fence; 0 stands for "unknown". */
-static uint64_t from_clock(int64_t us)
+static uint64_t fence_from_clock(int64_t us)
 {
     return us > 0 ? (uint64_t)us : 1;
 }
 
-static bool is_near(int64_t a_us, int64_t b_us)
+static bool fence_is_near(int64_t a_us, int64_t b_us)
 {
     int64_t apart_us;
 
@@ -44,19 +44,21 @@ static bool is_near(int64_t a_us, int64_t b_us)
 uint64_t fence_propose(uint64_t own_last_node_part, bool have_median, hf_nodetime median,
                        hf_wall wall)
 {
-    uint64_t best = from_clock(have_median ? median.us : us_of(wall));
+    uint64_t best = fence_from_clock(have_median ? median.us : fence_us_of(wall));
 
-    if (have_median && is_near(us_of(wall), median.us))
-        best = larger(best, from_clock(us_of(wall)));
+    if (have_median && fence_is_near(fence_us_of(wall), median.us))
+        best = fence_larger(best, fence_from_clock(fence_us_of(wall)));
     if (own_last_node_part != 0)
-        best = larger(best, saturate(own_last_node_part) + 1);
+        best = fence_larger(best, fence_saturate(own_last_node_part) + 1);
     hf_assert(best != 0, "own %llu", (unsigned long long)own_last_node_part);
-    return saturate(best);
+    return fence_saturate(best);
 }
 
 uint64_t fence_limit(bool have_median, hf_nodetime median, hf_wall wall)
 {
-    return saturate(saturate(from_clock(have_median ? median.us : us_of(wall))) + AHEAD_MOST_US);
+    return fence_saturate(
+        fence_saturate(fence_from_clock(have_median ? median.us : fence_us_of(wall))) +
+        AHEAD_MOST_US);
 }
 
 uint64_t fence_believed(uint64_t limit, const uint64_t *shown, const struct twins *twins, int n,
@@ -72,12 +74,12 @@ uint64_t fence_believed(uint64_t limit, const uint64_t *shown, const struct twin
             if (shown[k] >= shown[i])
                 as_high |= UINT32_C(1) << k;
         if (twins_count(twins, as_high) >= q)
-            best = larger(best, shown[i]);
+            best = fence_larger(best, shown[i]);
     }
     return best;
 }
 
 uint64_t fence_raise(uint64_t proposed, uint64_t highest_seen)
 {
-    return saturate(larger(proposed, saturate(highest_seen) + 1));
+    return fence_saturate(fence_larger(proposed, fence_saturate(highest_seen) + 1));
 }

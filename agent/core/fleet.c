@@ -12,7 +12,7 @@
 
 /* Of who is gone nothing is waited for. (!) Two nodes that are one server are not all: a fleet would be founded for good with too
  * few servers. */
-static bool all_there(const struct fleet *f)
+static bool fleet_all_there(const struct fleet *f)
 {
     for (int i = 0; i < f->n; i++)
         if (!(f->known && fleet_place(f, i)->gone) && (!f->node[i].there || !fleet_is_seated(f, i)))
@@ -20,7 +20,7 @@ static bool all_there(const struct fleet *f)
     return fleet_servers(f, (UINT32_C(1) << f->n) - 1) == f->n;
 }
 
-static bool all_proven(const struct fleet *f)
+static bool fleet_all_proven(const struct fleet *f)
 {
     for (int i = 0; i < f->n; i++)
         if (!f->node[i].proven)
@@ -31,7 +31,8 @@ static bool all_proven(const struct fleet *f)
 /* --- founding --------------------------------------------------------------------------------- */
 
 /* The record of a fleet of these servers, in that state. */
-static void proposal(const struct fleet *f, enum fleet_state state, struct fleet_record *ret_record)
+static void fleet_proposal(const struct fleet *f, enum fleet_state state,
+                           struct fleet_record *ret_record)
 {
     *ret_record = f->own;
     ret_record->state = state;
@@ -41,8 +42,8 @@ static void proposal(const struct fleet *f, enum fleet_state state, struct fleet
     fleet_record_name(ret_record, ret_record->fleet);
 }
 
-static void put(const struct fleet *f, int i, const struct fleet_record *record,
-                struct fleet_action *ret_action)
+static void fleet_put(const struct fleet *f, int i, const struct fleet_record *record,
+                      struct fleet_action *ret_action)
 {
     hf_assert(i >= 0 && i < f->n, "node %d of %d", i, f->n);
     hf_assert(record->count >= 1 && record->version >= 1, "count %d, version %llu", record->count,
@@ -54,21 +55,21 @@ static void put(const struct fleet *f, int i, const struct fleet_record *record,
     ret_action->digest = f->node[i].digest;
 }
 
-static void again(const struct fleet_record *record, struct fleet_action *ret_action)
+static void fleet_again(const struct fleet_record *record, struct fleet_action *ret_action)
 {
     ret_action->step = FLEET_AGAIN;
     ret_action->record = *record;
 }
 
 /* (!) `complete` only when every node has the founding record. */
-static void found(const struct fleet *f, uint32_t skip, struct fleet_action *ret_action)
+static void fleet_found(const struct fleet *f, uint32_t skip, struct fleet_action *ret_action)
 {
     struct fleet_record founding, complete;
     char of_founding[FLEET_DIGEST_LEN + 1];
     bool begun = false;
 
-    proposal(f, FLEET_FOUNDING, &founding);
-    proposal(f, FLEET_COMPLETE, &complete);
+    fleet_proposal(f, FLEET_FOUNDING, &founding);
+    fleet_proposal(f, FLEET_COMPLETE, &complete);
     fleet_record_own_digest(&founding, of_founding);
     for (int i = 0; i < f->n; i++) {
         if (f->node[i].said != FLEET_SAID_NONE && !fleet_says(f, i, of_founding))
@@ -82,50 +83,50 @@ static void found(const struct fleet *f, uint32_t skip, struct fleet_action *ret
         if (fleet_says(f, i, of_founding))
             continue;
         if (f->node[i].nonce[0] && !(skip >> i & 1))
-            put(f, i, &founding, ret_action);
+            fleet_put(f, i, &founding, ret_action);
         return; /* in the list's order: of two founders one wins at the first node */
     }
     if (!(skip & 1))
-        put(f, 0, &complete, ret_action);
+        fleet_put(f, 0, &complete, ret_action);
 }
 
 /* --- without a record of our own --------------------------------------------------------------- */
 
 /* What somebody left who founds as this host would. */
-static bool has_our_founding(const struct fleet *f, int i)
+static bool fleet_has_our_founding(const struct fleet *f, int i)
 {
     struct fleet_record founding;
     char digest[FLEET_DIGEST_LEN + 1];
 
     if (f->node[i].said != FLEET_SAID_RECORD || f->node[i].record.state != FLEET_FOUNDING)
         return false;
-    proposal(f, FLEET_FOUNDING, &founding);
+    fleet_proposal(f, FLEET_FOUNDING, &founding);
     fleet_record_own_digest(&founding, digest);
     return fleet_says(f, i, digest);
 }
 
-static bool is_our_founding(const struct fleet *f, int i)
+static bool fleet_is_our_founding(const struct fleet *f, int i)
 {
     struct fleet_record complete;
     char digest[FLEET_DIGEST_LEN + 1];
 
-    proposal(f, FLEET_COMPLETE, &complete);
+    fleet_proposal(f, FLEET_COMPLETE, &complete);
     fleet_record_own_digest(&complete, digest);
-    if (!all_there(f) || !fleet_says(f, i, digest))
+    if (!fleet_all_there(f) || !fleet_says(f, i, digest))
         return false;
     for (int k = 0; k < f->n; k++)
         if (f->node[k].said != FLEET_SAID_NONE && !fleet_says(f, k, digest) &&
-            !has_our_founding(f, k))
+            !fleet_has_our_founding(f, k))
             return false;
     return true;
 }
 
 /* (!) Nothing that this host could not have founded itself, and no other record is written over by it. */
-static bool is_of_all_here(const struct fleet *f, int i)
+static bool fleet_is_of_all_here(const struct fleet *f, int i)
 {
     const struct fleet_record *record = &f->node[i].record;
 
-    if (!all_there(f) || !fleet_is_candidate(f, i) || record->state != FLEET_COMPLETE ||
+    if (!fleet_all_there(f) || !fleet_is_candidate(f, i) || record->state != FLEET_COMPLETE ||
         !fleet_later_is_sound(record) || record->count != f->n ||
         !fleet_is_of_these_servers(f, record))
         return false;
@@ -137,7 +138,7 @@ static bool is_of_all_here(const struct fleet *f, int i)
 
 /* (!) The same with a majority, of a fleet that never changed: for a node that is away the configuration itself names the
  * seat, so the record leads this host nowhere else. */
-static bool is_of_most_here(const struct fleet *f, int i, hf_time now)
+static bool fleet_is_of_most_here(const struct fleet *f, int i, hf_time now)
 {
     const struct fleet_record *record = &f->node[i].record;
     char text[256];
@@ -160,28 +161,29 @@ static bool is_of_most_here(const struct fleet *f, int i, hf_time now)
     return fleet_servers(f, there) >= ballot_quorum(f->n);
 }
 
-static int find_ours(const struct fleet *f, hf_time now)
+static int fleet_find_ours(const struct fleet *f, hf_time now)
 {
     int found = fleet_later_find_first(f);
 
     for (int i = 0; found < 0 && i < f->n; i++)
-        if (is_our_founding(f, i) || is_of_all_here(f, i) || is_of_most_here(f, i, now))
+        if (fleet_is_our_founding(f, i) || fleet_is_of_all_here(f, i) ||
+            fleet_is_of_most_here(f, i, now))
             found = i;
     return found;
 }
 
-static void next_unknown(const struct fleet *f, hf_time now, uint32_t skip,
-                         struct fleet_action *ret_action)
+static void fleet_next_unknown(const struct fleet *f, hf_time now, uint32_t skip,
+                               struct fleet_action *ret_action)
 {
-    int count, ours = find_ours(f, now);
+    int count, ours = fleet_find_ours(f, now);
 
     (void)fleet_choose(f, &count);
     if (ours >= 0) {
-        again(&f->node[ours].record, ret_action);
+        fleet_again(&f->node[ours].record, ret_action);
         if (f->node[ours].record.version == 1)
             ret_action->step = FLEET_ADOPT;
-    } else if (!count && all_there(f) && all_proven(f)) {
-        found(f, skip, ret_action);
+    } else if (!count && fleet_all_there(f) && fleet_all_proven(f)) {
+        fleet_found(f, skip, ret_action);
     }
 }
 
@@ -189,7 +191,7 @@ static void next_unknown(const struct fleet *f, hf_time now, uint32_t skip,
 
 /* Another member has told it since `since`. (!) One of the list that the record leads to: a server that leaves is no proof that
  * those that stay have not gone on. */
-static bool is_shown(const struct fleet *f, int but, hf_time since)
+static bool fleet_is_shown(const struct fleet *f, int but, hf_time since)
 {
     for (int i = 0; i < f->n; i++)
         if (i != but && fleet_shows(f, i) && fleet_is_of_new_list(f, i) &&
@@ -199,7 +201,7 @@ static bool is_shown(const struct fleet *f, int but, hf_time since)
 }
 
 /* It has what the fleet went by before. */
-static bool is_behind(const struct fleet *f, int i)
+static bool fleet_is_behind(const struct fleet *f, int i)
 {
     const struct fleet_node *node = &f->node[i];
 
@@ -208,7 +210,7 @@ static bool is_behind(const struct fleet *f, int i)
            fleet_record_rank(&node->record, &f->record) < 0 && !fleet_is_refounded(f, i);
 }
 
-static bool may_put(const struct fleet *f, int i, uint32_t skip)
+static bool fleet_may_put(const struct fleet *f, int i, uint32_t skip)
 {
     const struct fleet_node *node = &f->node[i];
 
@@ -217,17 +219,18 @@ static bool may_put(const struct fleet *f, int i, uint32_t skip)
 }
 
 /* The record on nodes that have none, or an earlier one. */
-static bool spread(const struct fleet *f, uint32_t skip, struct fleet_action *ret_action)
+static bool fleet_spread(const struct fleet *f, uint32_t skip, struct fleet_action *ret_action)
 {
     for (int i = 0; i < f->n; i++) {
         const struct fleet_node *node = &f->node[i];
         bool empty = node->said == FLEET_SAID_NONE;
 
-        if (!may_put(f, i, skip))
+        if (!fleet_may_put(f, i, skip))
             continue;
-        if ((fleet_is_bare(f, i) && is_shown(f, i, empty ? node->empty_since : HF_TIME_PAST)) ||
-            is_behind(f, i)) {
-            put(f, i, &f->record, ret_action);
+        if ((fleet_is_bare(f, i) &&
+             fleet_is_shown(f, i, empty ? node->empty_since : HF_TIME_PAST)) ||
+            fleet_is_behind(f, i)) {
+            fleet_put(f, i, &f->record, ret_action);
             return true;
         }
     }
@@ -236,7 +239,7 @@ static bool spread(const struct fleet *f, uint32_t skip, struct fleet_action *re
 
 /* It has our record; or of the change that is under way, or of the wish itself, one from which fewer are gone; or it forgot, and
  * another one shows the wish. */
-static bool takes_wish(const struct fleet *f, int i)
+static bool fleet_takes_wish(const struct fleet *f, int i)
 {
     const struct fleet_record *r = &f->node[i].record;
 
@@ -251,8 +254,8 @@ static bool takes_wish(const struct fleet *f, int i)
 /* (!) An operator's change begins on the first member before it that is not gone, where it has our record: one point for all
  * operators. Of a way back that is the first one that stays. Then the agent that was asked puts it on the others, before it goes by
  * it itself: nobody else may do so before a majority shows it. */
-static bool begin_change(const struct fleet *f, hf_time now, uint32_t skip,
-                         struct fleet_action *ret_action)
+static bool fleet_begin_change(const struct fleet *f, hf_time now, uint32_t skip,
+                               struct fleet_action *ret_action)
 {
     int first = fleet_change_first(f, &f->wish);
     bool begun = fleet_later_has(f, first, &f->wish);
@@ -261,8 +264,8 @@ static bool begin_change(const struct fleet *f, hf_time now, uint32_t skip,
         (!begun && hf_time_reached(now, f->wish_until)))
         return false;
     for (int i = begun ? 0 : first; i < f->n; i++) {
-        if (may_put(f, i, skip) && takes_wish(f, i)) {
-            put(f, i, &f->wish, ret_action);
+        if (fleet_may_put(f, i, skip) && fleet_takes_wish(f, i)) {
+            fleet_put(f, i, &f->wish, ret_action);
             return true;
         }
         if (!begun)
@@ -274,52 +277,52 @@ static bool begin_change(const struct fleet *f, hf_time now, uint32_t skip,
 /* --- where no node has it any more --------------------------------------------------------------- */
 
 /* (!) By the operator's word: what the nodes that are away have nobody sees, nor what they had before they forgot. */
-static bool is_confirmed(const struct fleet *f, hf_time now)
+static bool fleet_is_confirmed(const struct fleet *f, hf_time now)
 {
     return hf_time_before(now, f->confirmed_until);
 }
 
-static bool all_are_bare(const struct fleet *f)
+static bool fleet_all_are_bare(const struct fleet *f)
 {
     for (int i = 0; i < f->n; i++)
         if (!fleet_place(f, i)->gone && !fleet_is_bare(f, i) && !fleet_says(f, i, f->digest) &&
-            !is_behind(f, i))
+            !fleet_is_behind(f, i))
             return false;
     return true;
 }
 
-static bool may_found_again(const struct fleet *f, hf_time now)
+static bool fleet_may_found_again(const struct fleet *f, hf_time now)
 {
     return fleet_none_has_it(f) && !fleet_later_is_seen(f) &&
-           (is_confirmed(f, now) ||
-            (all_there(f) && all_are_bare(f) && fleet_is_latest(f, HF_TIME_NEVER)));
+           (fleet_is_confirmed(f, now) ||
+            (fleet_all_there(f) && fleet_all_are_bare(f) && fleet_is_latest(f, HF_TIME_NEVER)));
 }
 
 /* Complete at once: the fleet was founded before. What the first node is given the others are shown. */
-static void found_again(const struct fleet *f, uint32_t skip, struct fleet_action *ret_action)
+static void fleet_found_again(const struct fleet *f, uint32_t skip, struct fleet_action *ret_action)
 {
     for (int i = 0; i < f->n; i++)
-        if (fleet_is_bare(f, i) && fleet_is_of_new_list(f, i) && may_put(f, i, skip)) {
-            put(f, i, &f->record, ret_action);
+        if (fleet_is_bare(f, i) && fleet_is_of_new_list(f, i) && fleet_may_put(f, i, skip)) {
+            fleet_put(f, i, &f->record, ret_action);
             return;
         }
 }
 
-static void next_known(const struct fleet *f, hf_time now, uint32_t skip,
-                       struct fleet_action *ret_action)
+static void fleet_next_known(const struct fleet *f, hf_time now, uint32_t skip,
+                             struct fleet_action *ret_action)
 {
     int later = fleet_later_find(f);
 
     if (later >= 0) {
-        again(&f->node[later].record, ret_action);
+        fleet_again(&f->node[later].record, ret_action);
     } else if (fleet_change_is_over(f)) {
-        again(&f->record, ret_action);
+        fleet_again(&f->record, ret_action);
         fleet_record_complete(&ret_action->record);
     } else if (f->settles.ns != HF_TIME_PAST.ns && hf_time_reached(now, f->settles)) {
-        again(&f->record, ret_action);
-    } else if (!begin_change(f, now, skip, ret_action) && !spread(f, skip, ret_action) &&
-               may_found_again(f, now)) {
-        found_again(f, skip, ret_action);
+        fleet_again(&f->record, ret_action);
+    } else if (!fleet_begin_change(f, now, skip, ret_action) &&
+               !fleet_spread(f, skip, ret_action) && fleet_may_found_again(f, now)) {
+        fleet_found_again(f, skip, ret_action);
     }
 }
 
@@ -346,7 +349,7 @@ void fleet_next(const struct fleet *f, hf_time now, uint32_t skip, struct fleet_
     if (f->leaving)
         return;
     if (f->known)
-        next_known(f, now, skip, ret_action);
+        fleet_next_known(f, now, skip, ret_action);
     else
-        next_unknown(f, now, skip, ret_action);
+        fleet_next_unknown(f, now, skip, ret_action);
 }

@@ -13,34 +13,34 @@
 
 /* --- when it is over -------------------------------------------------------------------------- */
 
-static bool is_told(const struct fleet *f, int i)
+static bool fleet_change_is_told(const struct fleet *f, int i)
 {
     return f->node[i].sighted.ns != HF_TIME_NEVER.ns;
 }
 
 /* Since when every node that must be told was seen with the record; HF_TIME_NEVER: one was not. */
-static hf_time told_since(const struct fleet *f)
+static hf_time fleet_change_told_since(const struct fleet *f)
 {
     hf_time since = HF_TIME_PAST;
 
     for (int i = 0; i < f->n; i++) {
         if (f->record.before[i].gone)
             continue;
-        if (!is_told(f, i))
+        if (!fleet_change_is_told(f, i))
             return HF_TIME_NEVER;
         since = hf_time_max(since, f->node[i].sighted);
     }
     return since;
 }
 
-static bool is_changing(const struct fleet *f)
+static bool fleet_change_is_changing(const struct fleet *f)
 {
     return f->known && f->record.state == FLEET_CHANGING;
 }
 
 bool fleet_change_is_over(const struct fleet *f)
 {
-    hf_time since = is_changing(f) ? told_since(f) : HF_TIME_NEVER;
+    hf_time since = fleet_change_is_changing(f) ? fleet_change_told_since(f) : HF_TIME_NEVER;
 
     if (since.ns == HF_TIME_NEVER.ns)
         return false;
@@ -52,7 +52,7 @@ bool fleet_change_is_over(const struct fleet *f)
 
 uint32_t fleet_change_awaits(const struct fleet *f)
 {
-    hf_time since = is_changing(f) ? told_since(f) : HF_TIME_NEVER;
+    hf_time since = fleet_change_is_changing(f) ? fleet_change_told_since(f) : HF_TIME_NEVER;
     uint32_t which = 0;
 
     for (int i = 0; since.ns != HF_TIME_NEVER.ns && i < f->n; i++)
@@ -63,7 +63,7 @@ uint32_t fleet_change_awaits(const struct fleet *f)
 
 /* --- what an operator asks for ---------------------------------------------------------------- */
 
-static int find(const struct fleet_record *r, const char *id)
+static int fleet_change_find(const struct fleet_record *r, const char *id)
 {
     for (int i = 0; i < r->count; i++)
         if (strcmp(r->seat[i].id, id) == 0)
@@ -72,7 +72,8 @@ static int find(const struct fleet_record *r, const char *id)
 }
 
 /* The seat is nobody's, and the id is the member's that it should be. */
-static bool is_free(const struct fleet_record *r, const char *seat, char *why, size_t size)
+static bool fleet_change_is_free(const struct fleet_record *r, const char *seat, char *why,
+                                 size_t size)
 {
     for (int i = 0; i < r->count; i++)
         if (strcmp(r->seat[i].address, seat) == 0) {
@@ -83,29 +84,32 @@ static bool is_free(const struct fleet_record *r, const char *seat, char *why, s
     return true;
 }
 
-static bool is_known(const struct fleet_record *r, const char *id, int *ret_at, char *why,
-                     size_t size)
+static bool fleet_change_is_known(const struct fleet_record *r, const char *id, int *ret_at,
+                                  char *why, size_t size)
 {
-    *ret_at = find(r, id);
+    *ret_at = fleet_change_find(r, id);
     if (*ret_at < 0)
         snprintf(why, size, "no node has the id %s; name a node of the fleet (holdfast fleet)", id);
     return *ret_at >= 0;
 }
 
-static int move(struct fleet_record *r, const struct fleet_wish *w, char *why, size_t size)
+static int fleet_change_move(struct fleet_record *r, const struct fleet_wish *w, char *why,
+                             size_t size)
 {
     int at;
 
-    if (!is_known(r, w->id, &at, why, size) || !is_free(r, w->seat, why, size))
+    if (!fleet_change_is_known(r, w->id, &at, why, size) ||
+        !fleet_change_is_free(r, w->seat, why, size))
         return HF_EINVAL;
     r->before[at].gone = w->gone;
     memcpy(r->seat[at].address, w->seat, sizeof(w->seat));
     return HF_OK;
 }
 
-static int add(struct fleet_record *r, const struct fleet_wish *w, char *why, size_t size)
+static int fleet_change_add(struct fleet_record *r, const struct fleet_wish *w, char *why,
+                            size_t size)
 {
-    if (find(r, w->id) >= 0) {
+    if (fleet_change_find(r, w->id) >= 0) {
         snprintf(why, size,
                  "the fleet has a node %s; give another id (to put it elsewhere: holdfast fleet "
                  "move)",
@@ -116,7 +120,7 @@ static int add(struct fleet_record *r, const struct fleet_wish *w, char *why, si
         snprintf(why, size, "a fleet has %d nodes at most; remove one first", HF_NODES_MAX);
         return HF_EINVAL;
     }
-    if (!is_free(r, w->seat, why, size))
+    if (!fleet_change_is_free(r, w->seat, why, size))
         return HF_EINVAL;
     memcpy(r->seat[r->count].id, w->id, sizeof(w->id));
     memcpy(r->seat[r->count].address, w->seat, sizeof(w->seat));
@@ -124,11 +128,12 @@ static int add(struct fleet_record *r, const struct fleet_wish *w, char *why, si
     return HF_OK;
 }
 
-static int remove_member(struct fleet_record *r, const struct fleet_wish *w, char *why, size_t size)
+static int fleet_change_remove_member(struct fleet_record *r, const struct fleet_wish *w, char *why,
+                                      size_t size)
 {
     int at;
 
-    if (!is_known(r, w->id, &at, why, size))
+    if (!fleet_change_is_known(r, w->id, &at, why, size))
         return HF_EINVAL;
     if (r->count == 1) {
         snprintf(why, size, "a fleet has one node at least; keep node %s", w->id);
@@ -141,7 +146,8 @@ static int remove_member(struct fleet_record *r, const struct fleet_wish *w, cha
     return HF_OK;
 }
 
-static int set_ttl_max(struct fleet_record *r, const struct fleet_wish *w, char *why, size_t size)
+static int fleet_change_set_ttl_max(struct fleet_record *r, const struct fleet_wish *w, char *why,
+                                    size_t size)
 {
     int64_t least = hf_dur_ms(timing_ttl_min());
 
@@ -161,7 +167,7 @@ static int set_ttl_max(struct fleet_record *r, const struct fleet_wish *w, char 
 }
 
 /* By the operator's word; a server that answers is not gone. */
-static int set_gone(struct fleet_record *r, const char *id, char *why, size_t size)
+static int fleet_change_set_gone(struct fleet_record *r, const char *id, char *why, size_t size)
 {
     for (int i = 0; i < r->before_count; i++) {
         if (strcmp(r->before[i].id, id) != 0)
@@ -180,8 +186,8 @@ static int set_gone(struct fleet_record *r, const char *id, char *why, size_t si
     return HF_EINVAL;
 }
 
-static int next_version(const struct fleet *f, const struct fleet_wish *w, struct fleet_record *r,
-                        char *why, size_t size)
+static int fleet_change_next_version(const struct fleet *f, const struct fleet_wish *w,
+                                     struct fleet_record *r, char *why, size_t size)
 {
     *r = f->record;
     r->version++;
@@ -191,13 +197,13 @@ static int next_version(const struct fleet *f, const struct fleet_wish *w, struc
     r->ttl_max_before_ms = f->record.ttl_max_ms;
     switch (w->kind) {
     case FLEET_WISH_MOVE:
-        return move(r, w, why, size);
+        return fleet_change_move(r, w, why, size);
     case FLEET_WISH_ADD:
-        return add(r, w, why, size);
+        return fleet_change_add(r, w, why, size);
     case FLEET_WISH_REMOVE:
-        return remove_member(r, w, why, size);
+        return fleet_change_remove_member(r, w, why, size);
     case FLEET_WISH_TTL_MAX:
-        return set_ttl_max(r, w, why, size);
+        return fleet_change_set_ttl_max(r, w, why, size);
     case FLEET_WISH_GONE:
     case FLEET_WISH_ABORT:
     case FLEET_WISH_CONFIRM:
@@ -208,15 +214,15 @@ static int next_version(const struct fleet *f, const struct fleet_wish *w, struc
 
 /* (!) A change with a member down would wait for it with fewer nodes counting than before. */
 /* It counts; or the very change is on its way there already. */
-static bool is_ready(const struct fleet *f, const struct fleet_record *wish, int i)
+static bool fleet_change_is_ready(const struct fleet *f, const struct fleet_record *wish, int i)
 {
     if (!f->node[i].there || !(f->counting >> i & 1))
         return false;
     return fleet_counts(f, i) || fleet_later_has(f, i, wish) || fleet_later_is_told(f, i, wish);
 }
 
-static bool all_answer(const struct fleet *f, const struct fleet_record *r, hf_time now, char *why,
-                       size_t size)
+static bool fleet_change_all_answer(const struct fleet *f, const struct fleet_record *r,
+                                    hf_time now, char *why, size_t size)
 {
     for (int i = 0; i < f->n; i++) {
         const struct fleet_seat *seat = &r->before[i];
@@ -227,18 +233,20 @@ static bool all_answer(const struct fleet *f, const struct fleet_record *r, hf_t
             snprintf(why, size,
                      "node %s answers at %s; leave --gone away, or stop the server first", seat->id,
                      seat->address);
-        else if (!seat->gone && !is_ready(f, r, i) && fleet_change_is_early(f, i, now, why, size))
+        else if (!seat->gone && !fleet_change_is_ready(f, r, i) &&
+                 fleet_change_is_early(f, i, now, why, size))
             return false;
         else if (!seat->gone && node->peer[0] && fleet_is_seated(f, i) && stays &&
-                 !is_ready(f, r, i))
+                 !fleet_change_is_ready(f, r, i))
             snprintf(
                 why, size,
                 "a change needs every node that stays, and node %s does not count; wait until it "
                 "does, correct what holdfast nodes says of it, or replace it first",
                 seat->id);
-        else if (!seat->gone && node->peer[0] && fleet_is_seated(f, i) && !is_ready(f, r, i))
+        else if (!seat->gone && node->peer[0] && fleet_is_seated(f, i) &&
+                 !fleet_change_is_ready(f, r, i))
             fleet_change_say_untold(f, i, why, size);
-        else if (!seat->gone && !is_ready(f, r, i))
+        else if (!seat->gone && !fleet_change_is_ready(f, r, i))
             fleet_change_say_down(f, r, i, why, size);
         else if (stays && !node->proven)
             snprintf(
@@ -253,7 +261,7 @@ static bool all_answer(const struct fleet *f, const struct fleet_record *r, hf_t
     return true;
 }
 
-static int may_begin(const struct fleet *f, hf_time now, char *why, size_t size)
+static int fleet_change_may_begin(const struct fleet *f, hf_time now, char *why, size_t size)
 {
     if (!f->known)
         snprintf(why, size, "the fleet is not known yet; wait until it is (holdfast fleet)");
@@ -271,15 +279,15 @@ static int may_begin(const struct fleet *f, hf_time now, char *why, size_t size)
     return HF_EBUSY;
 }
 
-static int change(const struct fleet *f, const struct fleet_wish *w, hf_time now,
-                  struct fleet_record *r, char *why, size_t size)
+static int fleet_change_change(const struct fleet *f, const struct fleet_wish *w, hf_time now,
+                               struct fleet_record *r, char *why, size_t size)
 {
-    int rc = may_begin(f, now, why, size);
+    int rc = fleet_change_may_begin(f, now, why, size);
 
     if (rc == HF_OK && !fleet_change_has_keys(f, why, size))
         rc = HF_EINVAL;
     if (rc == HF_OK)
-        rc = next_version(f, w, r, why, size);
+        rc = fleet_change_next_version(f, w, r, why, size);
     if (rc < 0)
         return rc;
     if (!fleet_record_can_change(r)) {
@@ -290,12 +298,12 @@ static int change(const struct fleet *f, const struct fleet_wish *w, hf_time now
             r->before_count, r->count);
         return HF_EINVAL;
     }
-    return all_answer(f, r, now, why, size) ? HF_OK : HF_EBUSY;
+    return fleet_change_all_answer(f, r, now, why, size) ? HF_OK : HF_EBUSY;
 }
 
 /* No other node takes it first. */
-static int can_be_put(const struct fleet *f, const struct fleet_record *wish, hf_time now,
-                      char *why, size_t size)
+static int fleet_change_can_be_put(const struct fleet *f, const struct fleet_record *wish,
+                                   hf_time now, char *why, size_t size)
 {
     int first = fleet_change_first(f, wish);
     const struct fleet_seat *seat = fleet_place(f, first);
@@ -309,28 +317,29 @@ static int can_be_put(const struct fleet *f, const struct fleet_record *wish, hf
     return HF_EBUSY;
 }
 
-static int resume(const struct fleet *f, const struct fleet_wish *w, hf_time now,
-                  struct fleet_record *r, char *why, size_t size)
+static int fleet_change_resume(const struct fleet *f, const struct fleet_wish *w, hf_time now,
+                               struct fleet_record *r, char *why, size_t size)
 {
     int rc;
 
-    if (!is_changing(f) || f->leaving) {
+    if (!fleet_change_is_changing(f) || f->leaving) {
         snprintf(why, size, "nothing is to be resumed: no change of the fleet is under way");
         return HF_EINVAL;
     }
     *r = f->record;
-    rc = set_gone(r, w->id, why, size);
+    rc = fleet_change_set_gone(r, w->id, why, size);
     for (int i = 0; rc == HF_OK && i < f->n; i++)
         if (r->before[i].gone && f->node[i].peer[0]) {
             fleet_change_say_answers(&r->before[i], why, size);
             rc = HF_EINVAL;
         }
-    return rc == HF_OK ? can_be_put(f, r, now, why, size) : rc;
+    return rc == HF_OK ? fleet_change_can_be_put(f, r, now, why, size) : rc;
 }
 
 /* Who has been told of the change that is given up is told of the way back, the new server included: votes of it may
  * count by the change. */
-static void turn_back(const struct fleet_record *of, bool gone, struct fleet_record *ret_record)
+static void fleet_change_turn_back(const struct fleet_record *of, bool gone,
+                                   struct fleet_record *ret_record)
 {
     struct fleet_record *r = ret_record;
 
@@ -352,14 +361,14 @@ static void turn_back(const struct fleet_record *of, bool gone, struct fleet_rec
                                  strcmp(of->before[i].address, r->before[k].address) == 0;
 }
 
-static int turn(const struct fleet *f, const struct fleet_wish *w, hf_time now,
-                struct fleet_record *r, char *why, size_t size)
+static int fleet_change_turn(const struct fleet *f, const struct fleet_wish *w, hf_time now,
+                             struct fleet_record *r, char *why, size_t size)
 {
     if (f->known && f->record.state == FLEET_COMPLETE && f->record.version > 1) {
         fleet_change_say_complete(f, now, why, size);
         return HF_EINVAL;
     }
-    if (!is_changing(f)) {
+    if (!fleet_change_is_changing(f)) {
         snprintf(why, size, "nothing is to be given up: no change of the fleet is under way");
         return HF_EINVAL;
     }
@@ -371,7 +380,7 @@ static int turn(const struct fleet *f, const struct fleet_wish *w, hf_time now,
         snprintf(why, size, "try again in some seconds: the change of the fleet goes on");
         return HF_EBUSY;
     }
-    turn_back(&f->record, w->gone, r);
+    fleet_change_turn_back(&f->record, w->gone, r);
     if (!fleet_later_is_sound(r)) {
         snprintf(
             why, size,
@@ -379,13 +388,13 @@ static int turn(const struct fleet *f, const struct fleet_wish *w, hf_time now,
             "place of one of them");
         return HF_EINVAL;
     }
-    return can_be_put(f, r, now, why, size);
+    return fleet_change_can_be_put(f, r, now, why, size);
 }
 
 /* --- a fleet that has forgotten its record ------------------------------------------------------ */
 
 /* The agents found it again without a word. */
-static bool comes_back(const struct fleet *f)
+static bool fleet_change_comes_back(const struct fleet *f)
 {
     for (int i = 0; i < f->n; i++)
         if (!f->node[i].there && !fleet_place(f, i)->gone)
@@ -393,7 +402,7 @@ static bool comes_back(const struct fleet *f)
     return fleet_servers(f, (UINT32_C(1) << f->n) - 1) == f->n && fleet_is_latest(f, HF_TIME_NEVER);
 }
 
-static int confirm(struct fleet *f, hf_time until, char *why, size_t size)
+static int fleet_change_confirm(struct fleet *f, hf_time until, char *why, size_t size)
 {
     uint32_t bare = 0;
     int empty;
@@ -415,7 +424,7 @@ static int confirm(struct fleet *f, hf_time until, char *why, size_t size)
                  "a node has a later record of the fleet than version %" PRIu64
                  ", which this host remembers; do what the last line of holdfast fleet says",
                  f->record.version);
-    else if (empty > 0 && comes_back(f))
+    else if (empty > 0 && fleet_change_comes_back(f))
         snprintf(why, size, "wait some seconds: every node answers, and is given the record");
     else if (empty < fleet_record_quorum(&f->record, f->settles.ns == HF_TIME_PAST.ns))
         snprintf(why, size,
@@ -436,13 +445,13 @@ int fleet_change_begin(struct fleet *f, const struct fleet_wish *w, hf_time now,
     int rc;
 
     if (w->kind == FLEET_WISH_CONFIRM)
-        return confirm(f, hf_time_add(now, most), why, size);
+        return fleet_change_confirm(f, hf_time_add(now, most), why, size);
     if (w->kind == FLEET_WISH_GONE)
-        rc = resume(f, w, now, &next, why, size);
+        rc = fleet_change_resume(f, w, now, &next, why, size);
     else if (w->kind == FLEET_WISH_ABORT)
-        rc = turn(f, w, now, &next, why, size);
+        rc = fleet_change_turn(f, w, now, &next, why, size);
     else
-        rc = change(f, w, now, &next, why, size);
+        rc = fleet_change_change(f, w, now, &next, why, size);
     if (rc < 0)
         return rc;
     f->wish = next;

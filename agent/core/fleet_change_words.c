@@ -12,7 +12,8 @@
 
 /* --- what is looked at -------------------------------------------------------------------------- */
 
-static bool is_told_of(const struct fleet_record *wish, const struct fleet_seat *seat)
+static bool fleet_change_words_is_told_of(const struct fleet_record *wish,
+                                          const struct fleet_seat *seat)
 {
     for (int i = 0; i < wish->before_count; i++)
         if (strcmp(wish->before[i].id, seat->id) == 0 &&
@@ -25,17 +26,17 @@ int fleet_change_first(const struct fleet *f, const struct fleet_record *wish)
 {
     int first = 0;
 
-    while (first < f->n - 1 && !is_told_of(wish, fleet_place(f, first)))
+    while (first < f->n - 1 && !fleet_change_words_is_told_of(wish, fleet_place(f, first)))
         first++;
     return first;
 }
 
-static bool leaves(const struct fleet *f, int i)
+static bool fleet_change_words_leaves(const struct fleet *f, int i)
 {
     return !fleet_record_stays(&f->record, &f->record.before[i]);
 }
 
-static bool is_met(const struct fleet *f, int i)
+static bool fleet_change_words_is_met(const struct fleet *f, int i)
 {
     return f->node[i].peer[0] && fleet_is_seated(f, i);
 }
@@ -43,11 +44,12 @@ static bool is_met(const struct fleet *f, int i)
 /* Links are made anew at each start. */
 bool fleet_change_is_away(const struct fleet *f, int i, hf_time now)
 {
-    return !is_met(f, i) && hf_time_reached(now, hf_time_add(f->started, hf_ns(CONNECTING)));
+    return !fleet_change_words_is_met(f, i) &&
+           hf_time_reached(now, hf_time_add(f->started, hf_ns(CONNECTING)));
 }
 
 /* At least one: when it has settled the agent starts again. */
-static int64_t seconds_left(const struct fleet *f, hf_time now)
+static int64_t fleet_change_words_seconds_left(const struct fleet *f, hf_time now)
 {
     return hf_time_before(now, f->settles) ? hf_time_since(f->settles, now).ns / HF_NS_PER_SEC + 1
                                            : 1;
@@ -56,26 +58,27 @@ static int64_t seconds_left(const struct fleet *f, hf_time now)
 /* --- what a change waits for --------------------------------------------------------------------- */
 
 /* By an operator's word that the server is gone the change would go on. */
-static bool could_be_gone(const struct fleet *f, int i)
+static bool fleet_change_words_could_be_gone(const struct fleet *f, int i)
 {
     struct fleet_record r = f->record;
 
     r.before[i].gone = true;
     return fleet_record_gone_count(&r) < ballot_quorum(r.before_count) &&
-           is_met(f, fleet_change_first(f, &r));
+           fleet_change_words_is_met(f, fleet_change_first(f, &r));
 }
 
 /* A node that was not told of the change. (!) Of a server that answers nobody should say that it is gone. */
-static bool say_waited_for(const struct fleet *f, int i, hf_time now, char *ret_text, size_t size)
+static bool fleet_change_words_say_waited_for(const struct fleet *f, int i, hf_time now,
+                                              char *ret_text, size_t size)
 {
     const struct fleet_seat *seat = &f->record.before[i];
 
-    if (is_met(f, i) && !f->node[i].there)
+    if (fleet_change_words_is_met(f, i) && !f->node[i].there)
         snprintf(ret_text, size,
                  "correct what holdfast nodes says of node %s: it answers, and is not told of the "
                  "change of the fleet",
                  seat->id);
-    else if (is_met(f, i) && f->node[i].refuses)
+    else if (fleet_change_words_is_met(f, i) && f->node[i].refuses)
         snprintf(ret_text, size,
                  "node %s answers at %s and refuses the record of the change; see holdfast nodes "
                  "and mend it, or stop that server for good, and then: holdfast fleet resume "
@@ -83,12 +86,12 @@ static bool say_waited_for(const struct fleet *f, int i, hf_time now, char *ret_
                  seat->id, seat->address, seat->id);
     else if (!fleet_change_is_away(f, i, now))
         return false;
-    else if (!could_be_gone(f, i))
+    else if (!fleet_change_words_could_be_gone(f, i))
         snprintf(ret_text, size,
                  "let node %s answer, or start an empty server at %s: the change of the fleet goes "
                  "on in no other way, since other nodes are away, too",
                  seat->id, seat->address);
-    else if (leaves(f, i))
+    else if (fleet_change_words_leaves(f, i))
         snprintf(ret_text, size,
                  "let node %s answer at %s, which leaves the fleet; or, if that server is stopped "
                  "for good: holdfast fleet resume --gone %s",
@@ -112,19 +115,20 @@ void fleet_change_waits(const struct fleet *f, hf_time now, char *ret_text, size
             snprintf(ret_text, size,
                      "version %" PRIu64 " of the fleet settles in %" PRId64
                      " s; until then only the nodes that stayed count",
-                     f->record.version, seconds_left(f, now));
+                     f->record.version, fleet_change_words_seconds_left(f, now));
         return;
     }
     for (int i = 0; i < f->n; i++)
         if (!f->record.before[i].gone && f->node[i].sighted.ns == HF_TIME_NEVER.ns &&
-            say_waited_for(f, i, now, ret_text, size))
+            fleet_change_words_say_waited_for(f, i, now, ret_text, size))
             return;
 }
 
 /* --- why it may not begin ------------------------------------------------------------------------ */
 
 /* What changes it back: with what it was before. */
-static void say_way_back(const struct fleet_record *r, char *ret_text, size_t size)
+static void fleet_change_words_say_way_back(const struct fleet_record *r, char *ret_text,
+                                            size_t size)
 {
     if (r->ttl_max_before_ms != r->ttl_max_ms)
         snprintf(ret_text, size, "holdfast fleet ttl-max %" PRId64 "ms", r->ttl_max_before_ms);
@@ -145,7 +149,7 @@ void fleet_change_say_way_back(const struct fleet *f, char *why, size_t size)
 }
 
 /* Quarantines are as long as the wait. */
-static const char *meanwhile(int64_t seconds)
+static const char *fleet_change_words_meanwhile(int64_t seconds)
 {
     return seconds > LONG_S ? "; until then keep the nodes up: one that restarts without its data "
                               "gives no votes for about as long"
@@ -154,10 +158,10 @@ static const char *meanwhile(int64_t seconds)
 
 void fleet_change_say_complete(const struct fleet *f, hf_time now, char *why, size_t size)
 {
-    int64_t left = seconds_left(f, now);
+    int64_t left = fleet_change_words_seconds_left(f, now);
     char back[96];
 
-    say_way_back(&f->record, back, sizeof(back));
+    fleet_change_words_say_way_back(&f->record, back, sizeof(back));
     if (f->settles.ns == HF_TIME_PAST.ns)
         snprintf(why, size,
                  "change the fleet back instead (%s): version %" PRIu64 " is complete and settled",
@@ -167,21 +171,21 @@ void fleet_change_say_complete(const struct fleet *f, hf_time now, char *why, si
                  "change the fleet back instead (%s) in %" PRId64
                  " s, when it has settled: version "
                  "%" PRIu64 " is complete%s",
-                 back, left, f->record.version, meanwhile(left));
+                 back, left, f->record.version, fleet_change_words_meanwhile(left));
 }
 
 void fleet_change_say_unsettled(const struct fleet *f, hf_time now, char *why, size_t size)
 {
-    int64_t left = seconds_left(f, now);
+    int64_t left = fleet_change_words_seconds_left(f, now);
 
     snprintf(why, size,
              "wait %" PRId64 " s: version %" PRIu64
              " of the fleet has to settle before the next one%s",
-             left, f->record.version, meanwhile(left));
+             left, f->record.version, fleet_change_words_meanwhile(left));
 }
 
 /* It is connected, and nothing is known against it: it was not read yet, or not judged. */
-static bool is_new(const struct fleet *f, int i)
+static bool fleet_change_words_is_new(const struct fleet *f, int i)
 {
     const struct fleet_node *node = &f->node[i];
 
@@ -195,7 +199,8 @@ bool fleet_change_is_early(const struct fleet *f, int i, hf_time now, char *why,
         snprintf(why, size,
                  "another change of the fleet has begun; ask again when that is complete (holdfast "
                  "fleet)");
-    else if (is_new(f, i) && hf_time_before(now, hf_time_add(f->started, hf_ns(CONNECTING))))
+    else if (fleet_change_words_is_new(f, i) &&
+             hf_time_before(now, hf_time_add(f->started, hf_ns(CONNECTING))))
         snprintf(why, size, "node %s is being connected to; try again in some seconds",
                  fleet_place(f, i)->id);
     else

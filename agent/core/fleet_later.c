@@ -11,14 +11,14 @@ bool fleet_later_is_sound(const struct fleet_record *r)
 }
 
 /* Its members before are those of `record`. */
-static bool is_next(const struct fleet_record *r, const struct fleet_record *next)
+static bool later_is_next(const struct fleet_record *r, const struct fleet_record *next)
 {
     return next->version == r->version + 1 && next->ttl_max_before_ms == r->ttl_max_ms &&
            fleet_record_same_list(next->before, next->before_count, r->seat, r->count);
 }
 
 /* Of two changes that began at once the complete one is gone by. */
-static bool is_of_same_version(const struct fleet_record *r, const struct fleet_record *next)
+static bool later_is_of_same_version(const struct fleet_record *r, const struct fleet_record *next)
 {
     return fleet_record_is_same_change(r, next) ||
            (next->state == FLEET_COMPLETE && next->ttl_max_before_ms == r->ttl_max_before_ms &&
@@ -32,15 +32,15 @@ static bool fleet_later_may_follow(const struct fleet_record *r, const struct fl
         !fleet_may_go_by(next) || fleet_record_rank(next, r) <= 0 || !fleet_later_is_sound(next))
         return false;
     if (next->version == r->version)
-        return is_of_same_version(r, next);
+        return later_is_of_same_version(r, next);
     /* This host slept through what is between them. */
-    return next->version > r->version + 1 || is_next(r, next);
+    return next->version > r->version + 1 || later_is_next(r, next);
 }
 
 /* (!) A server that was told more since shows that it was told of a change, too: of the same one, which went on; or, by the members
  * before its own record, of the one right behind ours. Never of a complete record: who is told of a way back has seen none. */
-static bool shows(const struct fleet_record *shown, const struct fleet_record *of,
-                  const struct fleet_record *by)
+static bool later_shows(const struct fleet_record *shown, const struct fleet_record *of,
+                        const struct fleet_record *by)
 {
     if (strcmp(shown->fleet, of->fleet) != 0 || strcmp(shown->keys, of->keys) != 0)
         return false;
@@ -50,22 +50,23 @@ static bool shows(const struct fleet_record *shown, const struct fleet_record *o
         return false;
     if (shown->version == of->version)
         return fleet_record_is_same_change(shown, of) && fleet_record_rank(shown, of) > 0;
-    return by && is_next(by, of) && fleet_record_gone_count(of) == 0 && is_next(of, shown);
+    return by && later_is_next(by, of) && fleet_record_gone_count(of) == 0 &&
+           later_is_next(of, shown);
 }
 
-static bool is_shown_by_most(const struct fleet *f, const struct fleet_record *of,
-                             const struct fleet_record *by)
+static bool later_is_shown_by_most(const struct fleet *f, const struct fleet_record *of,
+                                   const struct fleet_record *by)
 {
     uint32_t shown = 0;
 
     for (int i = 0; i < f->n; i++)
         if (f->node[i].said == FLEET_SAID_RECORD && fleet_is_seated(f, i) &&
-            shows(&f->node[i].record, of, by))
+            later_shows(&f->node[i].record, of, by))
             shown |= UINT32_C(1) << i;
     return fleet_servers(f, shown) >= ballot_quorum(f->n);
 }
 
-static bool is_later(const struct fleet *f, int i)
+static bool later_is_later(const struct fleet *f, int i)
 {
     return f->node[i].said == FLEET_SAID_RECORD && fleet_is_seated(f, i) &&
            fleet_later_may_follow(&f->record, &f->node[i].record);
@@ -94,7 +95,7 @@ int fleet_later_find(const struct fleet *f)
     for (int i = 0; i < f->n; i++) {
         const struct fleet_record *r = &f->node[i].record;
 
-        if (is_later(f, i) && is_shown_by_most(f, r, &f->record) &&
+        if (later_is_later(f, i) && later_is_shown_by_most(f, r, &f->record) &&
             (found < 0 || fleet_record_rank(r, &f->node[found].record) > 0))
             found = i;
     }
@@ -108,7 +109,8 @@ int fleet_later_find_first(const struct fleet *f)
     for (int i = 0; i < f->n; i++) {
         const struct fleet_record *r = &f->node[i].record;
 
-        if (fleet_is_candidate(f, i) && fleet_later_is_sound(r) && is_shown_by_most(f, r, NULL) &&
+        if (fleet_is_candidate(f, i) && fleet_later_is_sound(r) &&
+            later_is_shown_by_most(f, r, NULL) &&
             (found < 0 || fleet_record_rank(r, &f->node[found].record) > 0))
             found = i;
     }
@@ -123,7 +125,7 @@ int fleet_later_find_lone(const struct fleet *f)
         if (node->said == FLEET_SAID_RECORD && fleet_is_seated(f, i) &&
             strcmp(node->record.fleet, f->record.fleet) == 0 &&
             fleet_record_rank(&node->record, &f->record) > 0 &&
-            !(is_later(f, i) && is_shown_by_most(f, &node->record, &f->record)))
+            !(later_is_later(f, i) && later_is_shown_by_most(f, &node->record, &f->record)))
             return i;
     }
     return -1;

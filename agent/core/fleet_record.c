@@ -27,7 +27,7 @@ static const char *const state_names[] = {
 /* --- writing ---------------------------------------------------------------------------------- */
 
 /* Blanks and line ends stand between fields only. */
-static size_t escape_byte(unsigned char byte, char text[HF_ESCAPE_SIZE])
+static size_t fleet_record_escape_byte(unsigned char byte, char text[HF_ESCAPE_SIZE])
 {
     if (byte != ' ')
         return hf_escape_byte(byte, text);
@@ -35,25 +35,26 @@ static size_t escape_byte(unsigned char byte, char text[HF_ESCAPE_SIZE])
     return HF_ESCAPE_SIZE - 1;
 }
 
-static size_t put_escaped(char *to, const char *text)
+static size_t fleet_record_put_escaped(char *to, const char *text)
 {
     size_t length = 0;
 
     for (; *text; text++)
-        length += escape_byte((unsigned char)*text, to + length);
+        length += fleet_record_escape_byte((unsigned char)*text, to + length);
     return length;
 }
 
-static size_t put_seats(char *to, const char *word, const struct fleet_seat *seats, int count)
+static size_t fleet_record_put_seats(char *to, const char *word, const struct fleet_seat *seats,
+                                     int count)
 {
     size_t length = 0;
 
     for (int i = 0; i < count; i++) {
         length +=
             (size_t)snprintf(to + length, sizeof("before "), "%s ", seats[i].gone ? GONE : word);
-        length += put_escaped(to + length, seats[i].id);
+        length += fleet_record_put_escaped(to + length, seats[i].id);
         to[length++] = ' ';
-        length += put_escaped(to + length, seats[i].address);
+        length += fleet_record_put_escaped(to + length, seats[i].address);
         to[length++] = '\n';
     }
     return length;
@@ -67,11 +68,11 @@ size_t fleet_record_text(const struct fleet_record *r, char ret_text[FLEET_TEXT_
                                      FLEET_FORMAT, r->fleet, r->version, state_names[r->state],
                                      r->ttl_max_ms, r->keys);
 
-    length += put_seats(ret_text + length, "seat", r->seat, r->count);
+    length += fleet_record_put_seats(ret_text + length, "seat", r->seat, r->count);
     if (r->before_count > 0) {
         length += (size_t)snprintf(ret_text + length, FLEET_TEXT_SIZE - length,
                                    "ttl_max_before %" PRId64 "\n", r->ttl_max_before_ms);
-        length += put_seats(ret_text + length, "before", r->before, r->before_count);
+        length += fleet_record_put_seats(ret_text + length, "before", r->before, r->before_count);
     }
     ret_text[length] = '\0';
     return length;
@@ -85,7 +86,7 @@ struct rest {
     const char *at, *end;
 };
 
-static bool take(struct rest *r, const char *word)
+static bool fleet_record_take(struct rest *r, const char *word)
 {
     size_t length = strlen(word);
 
@@ -96,7 +97,7 @@ static bool take(struct rest *r, const char *word)
 }
 
 /* From 1. */
-static bool take_number(struct rest *r, uint64_t most, uint64_t *ret_number)
+static bool fleet_record_take_number(struct rest *r, uint64_t most, uint64_t *ret_number)
 {
     const char *at = r->at;
     uint64_t number = 0;
@@ -116,17 +117,18 @@ static bool take_number(struct rest *r, uint64_t most, uint64_t *ret_number)
 }
 
 /* A line with a time. */
-static bool take_ms(struct rest *r, const char *word, int64_t *ret_ms)
+static bool fleet_record_take_ms(struct rest *r, const char *word, int64_t *ret_ms)
 {
     uint64_t ms;
 
-    if (!take(r, word) || !take_number(r, TTL_MAX_MOST_MS, &ms) || !take(r, "\n"))
+    if (!fleet_record_take(r, word) || !fleet_record_take_number(r, TTL_MAX_MOST_MS, &ms) ||
+        !fleet_record_take(r, "\n"))
         return false;
     *ret_ms = (int64_t)ms;
     return true;
 }
 
-static int hex_digit(char c)
+static int fleet_record_hex_digit(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -134,39 +136,39 @@ static int hex_digit(char c)
 }
 
 /* A line with a SHA-1. */
-static bool take_sha1(struct rest *r, const char *word, char ret_hex[FLEET_ID_LEN + 1])
+static bool fleet_record_take_sha1(struct rest *r, const char *word, char ret_hex[FLEET_ID_LEN + 1])
 {
     const char *hex;
 
-    if (!take(r, word))
+    if (!fleet_record_take(r, word))
         return false;
     hex = r->at;
     if (r->end - hex < FLEET_ID_LEN)
         return false;
     for (int i = 0; i < FLEET_ID_LEN; i++)
-        if (hex_digit(hex[i]) < 0)
+        if (fleet_record_hex_digit(hex[i]) < 0)
             return false;
     r->at += FLEET_ID_LEN;
-    if (!take(r, "\n"))
+    if (!fleet_record_take(r, "\n"))
         return false;
     memcpy(ret_hex, hex, FLEET_ID_LEN);
     ret_hex[FLEET_ID_LEN] = '\0';
     return true;
 }
 
-static bool take_state(struct rest *r, enum fleet_state *ret_state)
+static bool fleet_record_take_state(struct rest *r, enum fleet_state *ret_state)
 {
     for (size_t i = 0; i < STATES; i++) {
-        if (take(r, state_names[i])) {
+        if (fleet_record_take(r, state_names[i])) {
             *ret_state = (enum fleet_state)i;
-            return take(r, "\n");
+            return fleet_record_take(r, "\n");
         }
     }
     return false;
 }
 
 /* What stands behind a backslash. */
-static bool take_escape(struct rest *r, char *ret_byte)
+static bool fleet_record_take_escape(struct rest *r, char *ret_byte)
 {
     static const char letters[] = "\\nrt", special[] = "\\\n\r\t";
     const char *found = r->at < r->end ? memchr(letters, *r->at, sizeof(letters) - 1) : NULL;
@@ -177,10 +179,10 @@ static bool take_escape(struct rest *r, char *ret_byte)
         *ret_byte = special[found - letters];
         return true;
     }
-    if (!take(r, "x") || r->end - r->at < 2)
+    if (!fleet_record_take(r, "x") || r->end - r->at < 2)
         return false;
-    high = hex_digit(r->at[0]);
-    low = hex_digit(r->at[1]);
+    high = fleet_record_hex_digit(r->at[0]);
+    low = fleet_record_hex_digit(r->at[1]);
     if (high < 0 || low < 0)
         return false;
     *ret_byte = (char)(unsigned char)(high << 4 | low);
@@ -189,14 +191,14 @@ static bool take_escape(struct rest *r, char *ret_byte)
 }
 
 /* One to HF_NODE_TEXT_MAX bytes, up to a blank or the line's end. */
-static bool take_escaped(struct rest *r, char ret_text[HF_NODE_TEXT_MAX + 1])
+static bool fleet_record_take_escaped(struct rest *r, char ret_text[HF_NODE_TEXT_MAX + 1])
 {
     size_t length = 0;
 
     while (r->at < r->end && *r->at != ' ' && *r->at != '\n') {
         char byte = *r->at++;
 
-        if (byte == '\\' && !take_escape(r, &byte))
+        if (byte == '\\' && !fleet_record_take_escape(r, &byte))
             return false;
         if (byte == '\0' || length == HF_NODE_TEXT_MAX)
             return false;
@@ -206,7 +208,8 @@ static bool take_escaped(struct rest *r, char ret_text[HF_NODE_TEXT_MAX + 1])
     return length > 0;
 }
 
-static bool is_listed(const struct fleet_seat *seats, int count, const struct fleet_seat *seat)
+static bool fleet_record_is_listed(const struct fleet_seat *seats, int count,
+                                   const struct fleet_seat *seat)
 {
     for (int i = 0; i < count; i++)
         if (strcmp(seats[i].id, seat->id) == 0 || strcmp(seats[i].address, seat->address) == 0)
@@ -214,18 +217,19 @@ static bool is_listed(const struct fleet_seat *seats, int count, const struct fl
     return false;
 }
 
-static bool take_seats(struct rest *r, const char *word, struct fleet_seat ret_seats[HF_NODES_MAX],
-                       int *ret_count)
+static bool fleet_record_take_seats(struct rest *r, const char *word,
+                                    struct fleet_seat ret_seats[HF_NODES_MAX], int *ret_count)
 {
     int count = 0;
     bool gone;
 
-    while ((gone = take(r, GONE " ")) || take(r, word)) {
+    while ((gone = fleet_record_take(r, GONE " ")) || fleet_record_take(r, word)) {
         struct fleet_seat *seat = &ret_seats[count];
 
         seat->gone = gone;
-        if (count == HF_NODES_MAX || !take_escaped(r, seat->id) || !take(r, " ") ||
-            !take_escaped(r, seat->address) || !take(r, "\n") || is_listed(ret_seats, count, seat))
+        if (count == HF_NODES_MAX || !fleet_record_take_escaped(r, seat->id) ||
+            !fleet_record_take(r, " ") || !fleet_record_take_escaped(r, seat->address) ||
+            !fleet_record_take(r, "\n") || fleet_record_is_listed(ret_seats, count, seat))
             return false;
         count++;
     }
@@ -234,7 +238,7 @@ static bool take_seats(struct rest *r, const char *word, struct fleet_seat ret_s
 }
 
 /* Only what was there before can be on its way to something else, or gone. */
-static bool fits_version(const struct fleet_record *r)
+static bool fleet_record_fits_version(const struct fleet_record *r)
 {
     for (int i = 0; i < r->count; i++)
         if (r->seat[i].gone)
@@ -247,27 +251,30 @@ static bool fits_version(const struct fleet_record *r)
     return r->before_count > 0 && r->state != FLEET_FOUNDING;
 }
 
-static bool take_before(struct rest *r, struct fleet_record *f)
+static bool fleet_record_take_before(struct rest *r, struct fleet_record *f)
 {
-    return take_ms(r, "ttl_max_before ", &f->ttl_max_before_ms) &&
-           take_seats(r, "before ", f->before, &f->before_count);
+    return fleet_record_take_ms(r, "ttl_max_before ", &f->ttl_max_before_ms) &&
+           fleet_record_take_seats(r, "before ", f->before, &f->before_count);
 }
 
-static bool take_record(struct rest *r, struct fleet_record *ret_record)
+static bool fleet_record_take_record(struct rest *r, struct fleet_record *ret_record)
 {
     struct fleet_record *f = ret_record;
 
-    if (!take_sha1(r, "fleet ", f->fleet) || !take(r, "version ") ||
-        !take_number(r, VERSION_MOST, &f->version) || !take(r, "\n") || !take(r, "state ") ||
-        !take_state(r, &f->state) || !take_ms(r, "ttl_max ", &f->ttl_max_ms) ||
-        !take_sha1(r, "keys ", f->keys) || !take_seats(r, "seat ", f->seat, &f->count))
+    if (!fleet_record_take_sha1(r, "fleet ", f->fleet) || !fleet_record_take(r, "version ") ||
+        !fleet_record_take_number(r, VERSION_MOST, &f->version) || !fleet_record_take(r, "\n") ||
+        !fleet_record_take(r, "state ") || !fleet_record_take_state(r, &f->state) ||
+        !fleet_record_take_ms(r, "ttl_max ", &f->ttl_max_ms) ||
+        !fleet_record_take_sha1(r, "keys ", f->keys) ||
+        !fleet_record_take_seats(r, "seat ", f->seat, &f->count))
         return false;
-    if (r->at < r->end && !take_before(r, f))
+    if (r->at < r->end && !fleet_record_take_before(r, f))
         return false;
-    return r->at == r->end && fits_version(f);
+    return r->at == r->end && fleet_record_fits_version(f);
 }
 
-static bool is_text_of(const char *text, size_t length, const struct fleet_record *record)
+static bool fleet_record_is_text_of(const char *text, size_t length,
+                                    const struct fleet_record *record)
 {
     char again[FLEET_TEXT_SIZE];
 
@@ -280,12 +287,13 @@ int fleet_record_read(const char *text, size_t length, struct fleet_record *ret_
     struct fleet_record record = {.count = 0};
     uint64_t format;
 
-    if (!take(&rest, "holdfast-fleet ") || !take_number(&rest, UINT64_MAX, &format) ||
-        !take(&rest, "\n"))
+    if (!fleet_record_take(&rest, "holdfast-fleet ") ||
+        !fleet_record_take_number(&rest, UINT64_MAX, &format) || !fleet_record_take(&rest, "\n"))
         return HF_EINVAL;
     if (format > FLEET_FORMAT)
         return HF_EVERSION;
-    if (!take_record(&rest, &record) || !is_text_of(text, length, &record))
+    if (!fleet_record_take_record(&rest, &record) ||
+        !fleet_record_is_text_of(text, length, &record))
         return HF_EINVAL;
     *ret_record = record;
     return HF_OK;
@@ -389,7 +397,8 @@ int fleet_record_rank(const struct fleet_record *a, const struct fleet_record *b
                : 0;
 }
 
-static bool is_member(const struct fleet_seat *seats, int count, const struct fleet_seat *seat)
+static bool fleet_record_is_member(const struct fleet_seat *seats, int count,
+                                   const struct fleet_seat *seat)
 {
     for (int i = 0; i < count; i++)
         if (strcmp(seats[i].id, seat->id) == 0 && strcmp(seats[i].address, seat->address) == 0)
@@ -399,8 +408,8 @@ static bool is_member(const struct fleet_seat *seats, int count, const struct fl
 
 bool fleet_record_stays(const struct fleet_record *r, const struct fleet_seat *seat)
 {
-    return is_member(r->seat, r->count, seat) &&
-           (r->version == 1 || is_member(r->before, r->before_count, seat));
+    return fleet_record_is_member(r->seat, r->count, seat) &&
+           (r->version == 1 || fleet_record_is_member(r->before, r->before_count, seat));
 }
 
 int fleet_record_list(const struct fleet_record *r, const struct fleet_seat **ret_seats)
@@ -412,7 +421,7 @@ int fleet_record_list(const struct fleet_record *r, const struct fleet_seat **re
 }
 
 /* Nothing that differs between the lists counts. */
-static bool is_narrow(const struct fleet_record *r, bool settled)
+static bool fleet_record_is_narrow(const struct fleet_record *r, bool settled)
 {
     return r->version > 1 && (r->state == FLEET_CHANGING || !settled);
 }
@@ -424,7 +433,7 @@ uint32_t fleet_record_counting(const struct fleet_record *r, bool settled)
     uint32_t counting = 0;
 
     for (int i = 0; i < count; i++)
-        if (!is_narrow(r, settled) || fleet_record_stays(r, &list[i]))
+        if (!fleet_record_is_narrow(r, settled) || fleet_record_stays(r, &list[i]))
             counting |= 1u << i;
     return counting;
 }
@@ -433,7 +442,7 @@ int fleet_record_quorum(const struct fleet_record *r, bool settled)
 {
     int quorum = ballot_quorum(r->count), before = ballot_quorum(r->before_count);
 
-    return is_narrow(r, settled) && before > quorum ? before : quorum;
+    return fleet_record_is_narrow(r, settled) && before > quorum ? before : quorum;
 }
 
 hf_time fleet_record_settles(const struct fleet_record *r, hf_time from)
@@ -456,20 +465,22 @@ bool fleet_record_can_change(const struct fleet_record *r)
 
 int64_t fleet_record_ttl_grant_ms(const struct fleet_record *r, bool settled)
 {
-    return is_narrow(r, settled) && r->ttl_max_before_ms < r->ttl_max_ms ? r->ttl_max_before_ms
-                                                                         : r->ttl_max_ms;
+    return fleet_record_is_narrow(r, settled) && r->ttl_max_before_ms < r->ttl_max_ms
+               ? r->ttl_max_before_ms
+               : r->ttl_max_ms;
 }
 
 int64_t fleet_record_ttl_longest_ms(const struct fleet_record *r, bool settled)
 {
-    return is_narrow(r, settled) && r->ttl_max_before_ms > r->ttl_max_ms ? r->ttl_max_before_ms
-                                                                         : r->ttl_max_ms;
+    return fleet_record_is_narrow(r, settled) && r->ttl_max_before_ms > r->ttl_max_ms
+               ? r->ttl_max_before_ms
+               : r->ttl_max_ms;
 }
 
 /* --- comparing -------------------------------------------------------------------------------- */
 
 /* The first member that is another one; -1: none. */
-static int other_id(const struct fleet_record *a, const struct fleet_record *b)
+static int fleet_record_other_id(const struct fleet_record *a, const struct fleet_record *b)
 {
     for (int i = 0; i < a->count; i++)
         if (strcmp(a->seat[i].id, b->seat[i].id) != 0)
@@ -482,16 +493,16 @@ struct shown {
     char text[HF_ESCAPE_SIZE * HF_NODE_TEXT_MAX + 1];
 };
 
-static struct shown show(const char *id)
+static struct shown fleet_record_show(const char *id)
 {
     struct shown shown;
 
-    shown.text[put_escaped(shown.text, id)] = '\0';
+    shown.text[fleet_record_put_escaped(shown.text, id)] = '\0';
     return shown;
 }
 
 /* Hosts that write their keys by the defaults have the hash of "". */
-static bool are_default(const char *keys)
+static bool fleet_record_are_default(const char *keys)
 {
     struct sha1 s;
     char hex[SHA1_HEX_LEN + 1];
@@ -501,15 +512,16 @@ static bool are_default(const char *keys)
     return strcmp(keys, hex) == 0;
 }
 
-static void say_keys(const struct fleet_record *theirs, const struct fleet_record *ours,
-                     const char *node, char *ret_text, size_t size)
+static void fleet_record_say_keys(const struct fleet_record *theirs,
+                                  const struct fleet_record *ours, const char *node, char *ret_text,
+                                  size_t size)
 {
-    if (are_default(theirs->keys))
+    if (fleet_record_are_default(theirs->keys))
         snprintf(ret_text, size,
                  "the other hosts of node %s have no key_format, key_format_for or database, and "
                  "this host has one",
                  node);
-    else if (are_default(ours->keys))
+    else if (fleet_record_are_default(ours->keys))
         snprintf(
             ret_text, size,
             "the other hosts of node %s have a key_format, key_format_for or database, and this "
@@ -539,16 +551,17 @@ bool fleet_record_differs(const struct fleet_record *theirs, const struct fleet_
                  theirs->count, ours->count);
         return true;
     }
-    at = other_id(theirs, ours);
+    at = fleet_record_other_id(theirs, ours);
     if (at >= 0) {
         snprintf(ret_text, size,
                  "node %s belongs to a list with other ids or another order: number %d is %.48s "
                  "there and %.48s here",
-                 node, at + 1, show(theirs->seat[at].id).text, show(ours->seat[at].id).text);
+                 node, at + 1, fleet_record_show(theirs->seat[at].id).text,
+                 fleet_record_show(ours->seat[at].id).text);
         return true;
     }
     if (strcmp(theirs->keys, ours->keys) != 0) {
-        say_keys(theirs, ours, node, ret_text, size);
+        fleet_record_say_keys(theirs, ours, node, ret_text, size);
         return true;
     }
     return false;

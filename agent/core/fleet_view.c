@@ -148,7 +148,7 @@ int fleet_servers(const struct fleet *f, uint32_t nodes)
     return twins_count(&twins, nodes);
 }
 
-static uint32_t bit(int i)
+static uint32_t fleet_view_bit(int i)
 {
     return UINT32_C(1) << i;
 }
@@ -174,7 +174,7 @@ int fleet_misplaced(const struct fleet *f, int i)
 }
 
 /* At the seat it is the one that was left: from here on what it forgets is a node's forgetting. */
-static void settle_who_was_left(struct fleet *f, int i)
+static void fleet_view_settle_who_was_left(struct fleet *f, int i)
 {
     struct fleet_node *node = &f->node[i];
 
@@ -220,7 +220,7 @@ bool fleet_on_answer(struct fleet *f, int i, const char *nonce, const char *dige
     }
     node->empty_since = HF_TIME_NEVER;
     if (node->said != FLEET_SAID_NOTHING && strcmp(node->read, digest) == 0) {
-        settle_who_was_left(f, i);
+        fleet_view_settle_who_was_left(f, i);
         return false;
     }
     node->said = FLEET_SAID_NOTHING;
@@ -244,7 +244,7 @@ void fleet_on_record(struct fleet *f, int i, const char *digest, const char *tex
         node->said = FLEET_SAID_RECORD;
     else
         node->said = FLEET_SAID_UNREADABLE;
-    settle_who_was_left(f, i);
+    fleet_view_settle_who_was_left(f, i);
 }
 
 void fleet_on_since(struct fleet *f, int i, int64_t since_ms, int64_t ours_ms)
@@ -258,7 +258,7 @@ void fleet_on_way_back(struct fleet *f, bool way_back)
     f->way_back = way_back;
 }
 
-static bool has_later_founding(const struct fleet *f, int i)
+static bool fleet_view_has_later_founding(const struct fleet *f, int i)
 {
     const struct fleet_node *node = &f->node[i];
 
@@ -271,13 +271,13 @@ bool fleet_is_refounded(const struct fleet *f, int i)
     uint32_t have = 0, ours = 0;
 
     if (!f->known || f->record.version == 1 || f->record.state != FLEET_COMPLETE ||
-        f->since_ms == 0 || !has_later_founding(f, i))
+        f->since_ms == 0 || !fleet_view_has_later_founding(f, i))
         return false;
     for (int k = 0; k < f->n; k++) {
         if (fleet_shows(f, k))
-            ours |= bit(k);
-        if (has_later_founding(f, k) || f->node[k].said == FLEET_SAID_NOTHING)
-            have |= bit(k);
+            ours |= fleet_view_bit(k);
+        if (fleet_view_has_later_founding(f, k) || f->node[k].said == FLEET_SAID_NOTHING)
+            have |= fleet_view_bit(k);
     }
     return fleet_servers(f, ours) < ballot_quorum(f->n) &&
            fleet_servers(f, have) >= ballot_quorum(f->n);
@@ -310,9 +310,9 @@ hf_time fleet_shown(const struct fleet *f)
 
         for (int k = 0; k < f->n; k++) {
             if (hf_time_reached(f->node[k].shown, f->node[i].shown))
-                as_late |= bit(k);
+                as_late |= fleet_view_bit(k);
             if (hf_time_before(f->node[i].shown, f->node[k].shown))
-                later |= bit(k);
+                later |= fleet_view_bit(k);
         }
         if (fleet_servers(f, as_late) >= q && fleet_servers(f, later) < q)
             return f->node[i].shown;
@@ -321,13 +321,13 @@ hf_time fleet_shown(const struct fleet *f)
 }
 
 /* (!) What is gone shows nothing any more, either. */
-static hf_time empty_since(const struct fleet *f, int i)
+static hf_time fleet_view_empty_since(const struct fleet *f, int i)
 {
     return fleet_place(f, i)->gone ? HF_TIME_PAST : f->node[i].empty_since;
 }
 
 /* Since when a majority of the nodes is seen to have no record; HF_TIME_NEVER: it is not. */
-static hf_time emptied(const struct fleet *f)
+static hf_time fleet_view_emptied(const struct fleet *f)
 {
     hf_time since = HF_TIME_NEVER;
 
@@ -335,16 +335,16 @@ static hf_time emptied(const struct fleet *f)
         uint32_t empty = 0;
 
         for (int k = 0; k < f->n; k++)
-            if (hf_time_reached(empty_since(f, i), empty_since(f, k)))
-                empty |= bit(k);
+            if (hf_time_reached(fleet_view_empty_since(f, i), fleet_view_empty_since(f, k)))
+                empty |= fleet_view_bit(k);
         if (fleet_servers(f, empty) >= ballot_quorum(f->n))
-            since = hf_time_min(since, empty_since(f, i));
+            since = hf_time_min(since, fleet_view_empty_since(f, i));
     }
     return since;
 }
 
 /* (!) Less 2 %, by which two hosts' clocks may differ. */
-static hf_dur within(const struct fleet *f)
+static hf_dur fleet_view_within(const struct fleet *f)
 {
     int64_t ms = fleet_record_ttl_longest_ms(&f->record, f->settles.ns == HF_TIME_PAST.ns);
 
@@ -355,7 +355,8 @@ bool fleet_is_latest(const struct fleet *f, hf_time by)
 {
     hf_time shown = hf_time_max(f->shown, fleet_shown(f));
 
-    return f->known && hf_time_reached(hf_time_add(shown, within(f)), hf_time_min(emptied(f), by));
+    return f->known && hf_time_reached(hf_time_add(shown, fleet_view_within(f)),
+                                       hf_time_min(fleet_view_emptied(f), by));
 }
 
 bool fleet_counts(const struct fleet *f, int i)
@@ -365,7 +366,7 @@ bool fleet_counts(const struct fleet *f, int i)
 
 /* --- what is made of it ------------------------------------------------------------------------- */
 
-static bool same_ids(const struct fleet_record *a, const struct fleet_record *b)
+static bool fleet_view_same_ids(const struct fleet_record *a, const struct fleet_record *b)
 {
     if (a->count != b->count)
         return false;
@@ -391,7 +392,7 @@ bool fleet_says(const struct fleet *f, int i, const char *digest)
     return f->node[i].said != FLEET_SAID_NOTHING && strcmp(f->node[i].digest, digest) == 0;
 }
 
-static bool is_listed(const struct fleet_seat *seats, int count, const char *id)
+static bool fleet_view_is_listed(const struct fleet_seat *seats, int count, const char *id)
 {
     for (int i = 0; i < count; i++)
         if (strcmp(seats[i].id, id) == 0)
@@ -403,12 +404,12 @@ static bool is_listed(const struct fleet_seat *seats, int count, const char *id)
 bool fleet_is_akin(const struct fleet *f, const struct fleet_record *record)
 {
     if (record->version == 1)
-        return same_ids(record, &f->own);
+        return fleet_view_same_ids(record, &f->own);
     if (strcmp(record->keys, f->own.keys) != 0)
         return false;
     for (int i = 0; i < f->n; i++)
-        if (is_listed(record->seat, record->count, f->own.seat[i].id) ||
-            is_listed(record->before, record->before_count, f->own.seat[i].id))
+        if (fleet_view_is_listed(record->seat, record->count, f->own.seat[i].id) ||
+            fleet_view_is_listed(record->before, record->before_count, f->own.seat[i].id))
             return true;
     return false;
 }
@@ -422,7 +423,7 @@ bool fleet_is_candidate(const struct fleet *f, int i)
            (!f->anew || fleet_is_of_these_servers(f, &node->record));
 }
 
-static int how_many(const struct fleet *f, int like)
+static int fleet_view_how_many(const struct fleet *f, int like)
 {
     int count = 0;
 
@@ -438,7 +439,7 @@ int fleet_choose(const struct fleet *f, int *ret_count)
     bool tie = false;
 
     for (int i = 0; i < f->n; i++) {
-        int count = fleet_is_candidate(f, i) ? how_many(f, i) : 0, rank;
+        int count = fleet_is_candidate(f, i) ? fleet_view_how_many(f, i) : 0, rank;
 
         if (count == 0)
             continue;

@@ -10,7 +10,7 @@
 
 #define ADDRESSES_SIZE 200
 
-static bool all_connected(const struct fleet *f)
+static bool fleet_words_all_connected(const struct fleet *f)
 {
     for (int i = 0; i < f->n; i++)
         if (!f->node[i].peer[0])
@@ -18,12 +18,12 @@ static bool all_connected(const struct fleet *f)
     return true;
 }
 
-static bool is_of_our_fleet(const struct fleet *f, int i)
+static bool fleet_words_is_of_our_fleet(const struct fleet *f, int i)
 {
     return f->known && strcmp(f->node[i].record.fleet, f->record.fleet) == 0;
 }
 
-static bool is_another_of_its_rank(const struct fleet *f, int i)
+static bool fleet_words_is_another_of_its_rank(const struct fleet *f, int i)
 {
     const struct fleet_node *node = &f->node[i];
 
@@ -33,7 +33,7 @@ static bool is_another_of_its_rank(const struct fleet *f, int i)
 }
 
 /* Only ids that are in neither of its lists, or its key formats, tell a fleet that has changed from this host's. */
-static void say_not_akin(const struct fleet *f, int i, char *ret_text, size_t size)
+static void fleet_words_say_not_akin(const struct fleet *f, int i, char *ret_text, size_t size)
 {
     const struct fleet_record *theirs = &f->node[i].record;
     const char *id = f->own.seat[i].id;
@@ -49,7 +49,7 @@ static void say_not_akin(const struct fleet *f, int i, char *ret_text, size_t si
 }
 
 /* " (line 3 of FILE)", or of several nodes " (lines 3 and 4 of FILE)"; "" for what is in no file. */
-static void say_where(const struct fleet *f, int i, int k, char *ret_text, size_t size)
+static void fleet_words_say_where(const struct fleet *f, int i, int k, char *ret_text, size_t size)
 {
     ret_text[0] = '\0';
     if (f->file[0] && f->node[i].line && (k < 0 || f->node[k].line)) {
@@ -62,13 +62,14 @@ static void say_where(const struct fleet *f, int i, int k, char *ret_text, size_
 }
 
 /* (!) as= would vouch for another node's server. */
-static void say_misplaced(const struct fleet *f, int i, int k, char *ret_text, size_t size)
+static void fleet_words_say_misplaced(const struct fleet *f, int i, int k, char *ret_text,
+                                      size_t size)
 {
     int first = i < k ? i : k, second = i < k ? k : i;
     char where[sizeof(f->file) + 48];
 
     if (strcmp(f->node[k].left_at, fleet_place(f, i)->address) == 0) {
-        say_where(f, first, second, where, sizeof(where));
+        fleet_words_say_where(f, first, second, where, sizeof(where));
         snprintf(ret_text, size,
                  "this host's configuration has the addresses of nodes %s and %s the other way "
                  "round%s; write %s=%s and %s=%s there, and restart the agent",
@@ -76,7 +77,7 @@ static void say_misplaced(const struct fleet *f, int i, int k, char *ret_text, s
                  fleet_place(f, first)->id, fleet_place(f, first)->address,
                  fleet_place(f, second)->id, fleet_place(f, second)->address);
     } else {
-        say_where(f, i, -1, where, sizeof(where));
+        fleet_words_say_where(f, i, -1, where, sizeof(where));
         snprintf(ret_text, size,
                  "this host's configuration has the address of node %s for node %s%s; write %s=%s "
                  "there, and restart the agent",
@@ -93,7 +94,7 @@ bool fleet_is_foreign(const struct fleet *f, int i, char *ret_text, size_t size)
 
     ret_text[0] = '\0';
     if (misplaced >= 0)
-        say_misplaced(f, i, misplaced, ret_text, size);
+        fleet_words_say_misplaced(f, i, misplaced, ret_text, size);
     else if (fleet_is_stranger(f, i))
         snprintf(ret_text, size,
                  "say as=%s behind the address of node %s, if that leads to the fleet's server: "
@@ -115,18 +116,18 @@ bool fleet_is_foreign(const struct fleet *f, int i, char *ret_text, size_t size)
                  "start this agent with --reset-fleet, too: on node %s the fleet was founded anew, "
                  "and this host remembers version %" PRIu64 " of before",
                  id, f->record.version);
-    else if (!is_of_our_fleet(f, i) && !fleet_is_akin(f, &node->record))
-        say_not_akin(f, i, ret_text, size);
-    else if (f->anew && !f->known && all_connected(f) &&
+    else if (!fleet_words_is_of_our_fleet(f, i) && !fleet_is_akin(f, &node->record))
+        fleet_words_say_not_akin(f, i, ret_text, size);
+    else if (f->anew && !f->known && fleet_words_all_connected(f) &&
              (!fleet_is_of_these_servers(f, &node->record) || node->record.state == FLEET_CHANGING))
         snprintf(ret_text, size, "the record on node %s is of other servers", id);
-    else if (f->known && !is_of_our_fleet(f, i))
+    else if (f->known && !fleet_words_is_of_our_fleet(f, i))
         snprintf(
             ret_text, size,
             "correct the address of node %s: at %s is a node of another fleet (%.8s, this one "
             "is %.8s); or, if this fleet was founded anew, start this agent with --reset-fleet",
             id, node->peer, node->record.fleet, f->record.fleet);
-    else if (is_another_of_its_rank(f, i) &&
+    else if (fleet_words_is_another_of_its_rank(f, i) &&
              (f->record.version > 1 ||
               !fleet_record_differs(&node->record, &f->record, id, ret_text, size)))
         snprintf(
@@ -151,7 +152,7 @@ bool fleet_differs(const struct fleet *f, char *ret_text, size_t size)
     return fleet_record_differs(&f->record, &ours, f->own.seat[0].id, ret_text, size);
 }
 
-static void missing(const struct fleet *f, char *ret_ids, size_t size)
+static void fleet_words_missing(const struct fleet *f, char *ret_ids, size_t size)
 {
     size_t used = 0;
 
@@ -162,7 +163,7 @@ static void missing(const struct fleet *f, char *ret_ids, size_t size)
                                      f->own.seat[i].id);
 }
 
-static int first_bare(const struct fleet *f)
+static int fleet_words_first_bare(const struct fleet *f)
 {
     for (int i = 0; i < f->n; i++)
         if (f->node[i].there && fleet_is_bare(f, i))
@@ -170,7 +171,7 @@ static int first_bare(const struct fleet *f)
     return -1;
 }
 
-static int first_with(const struct fleet *f, enum fleet_said said)
+static int fleet_words_first_with(const struct fleet *f, enum fleet_said said)
 {
     for (int i = 0; i < f->n; i++)
         if (f->node[i].there && f->node[i].said == said)
@@ -179,8 +180,8 @@ static int first_with(const struct fleet *f, enum fleet_said said)
 }
 
 /* "n1=ADDRESS, n2=ADDRESS" by the record: of the nodes that are not connected there, or of all; as many as there is room for. */
-static void list_addresses(const struct fleet *f, const struct fleet_record *record, bool all,
-                           char *ret_list, size_t size)
+static void fleet_words_list_addresses(const struct fleet *f, const struct fleet_record *record,
+                                       bool all, char *ret_list, size_t size)
 {
     const struct fleet_seat *list;
     int count = fleet_record_list(record, &list);
@@ -205,7 +206,7 @@ static void list_addresses(const struct fleet *f, const struct fleet_record *rec
 }
 
 /* A link is at another server than the record names. Nodes that are away are told otherwise. */
-static bool leads_elsewhere(const struct fleet *f, const struct fleet_record *record)
+static bool fleet_words_leads_elsewhere(const struct fleet *f, const struct fleet_record *record)
 {
     const struct fleet_seat *list;
     int count = fleet_record_list(record, &list);
@@ -219,7 +220,7 @@ static bool leads_elsewhere(const struct fleet *f, const struct fleet_record *re
 }
 
 /* A fleet that has changed and is not akin to this host: with which remedy. */
-static bool is_kept_out(const struct fleet *f, char *ret_text, size_t size)
+static bool fleet_words_is_kept_out(const struct fleet *f, char *ret_text, size_t size)
 {
     for (int i = 0; i < f->n; i++)
         if (f->node[i].said == FLEET_SAID_RECORD && f->node[i].record.version > 1 &&
@@ -229,18 +230,19 @@ static bool is_kept_out(const struct fleet *f, char *ret_text, size_t size)
     return false;
 }
 
-static void waits_unknown(const struct fleet *f, hf_time now, char *ret_text, size_t size)
+static void fleet_words_waits_unknown(const struct fleet *f, hf_time now, char *ret_text,
+                                      size_t size)
 {
-    int other = first_with(f, FLEET_SAID_RECORD), count, best = fleet_choose(f, &count);
+    int other = fleet_words_first_with(f, FLEET_SAID_RECORD), count, best = fleet_choose(f, &count);
     char ids[80], addresses[ADDRESSES_SIZE];
 
-    if (best < 0 && is_kept_out(f, ret_text, size))
+    if (best < 0 && fleet_words_is_kept_out(f, ret_text, size))
         return;
 
-    missing(f, ids, sizeof(ids));
+    fleet_words_missing(f, ids, sizeof(ids));
     if (best >= 0)
-        list_addresses(f, &f->node[best].record, false, addresses, sizeof(addresses));
-    if (best >= 0 && leads_elsewhere(f, &f->node[best].record))
+        fleet_words_list_addresses(f, &f->node[best].record, false, addresses, sizeof(addresses));
+    if (best >= 0 && fleet_words_leads_elsewhere(f, &f->node[best].record))
         snprintf(ret_text, size,
                  "correct the addresses of the other nodes%s%s: node %s is of a fleet (%.8s) whose "
                  "servers are not those of this host's configuration; it has %s",
@@ -289,7 +291,7 @@ void fleet_note_told(struct fleet *f, int i)
 }
 
 /* The fleet went on while this host was away, and of the servers that it remembers too few are left to say so. */
-static bool is_left_behind(const struct fleet *f, hf_time now)
+static bool fleet_words_is_left_behind(const struct fleet *f, hf_time now)
 {
     int away = 0;
 
@@ -298,11 +300,11 @@ static bool is_left_behind(const struct fleet *f, hf_time now)
     return f->told.count && away > f->n - ballot_quorum(f->n);
 }
 
-static void say_left_behind(const struct fleet *f, char *ret_text, size_t size)
+static void fleet_words_say_left_behind(const struct fleet *f, char *ret_text, size_t size)
 {
     char addresses[ADDRESSES_SIZE];
 
-    list_addresses(f, &f->told, true, addresses, sizeof(addresses));
+    fleet_words_list_addresses(f, &f->told, true, addresses, sizeof(addresses));
     snprintf(ret_text, size,
              "see that this host's configuration file has %s and ttl_max %" PRId64
              " ms, stop its agent, remove the file fleet in its runtime directory, and start it: "
@@ -314,12 +316,12 @@ static void say_left_behind(const struct fleet *f, char *ret_text, size_t size)
 }
 
 /* This host was asked for it, and puts it on the others. */
-static bool begins(const struct fleet *f, int i)
+static bool fleet_words_begins(const struct fleet *f, int i)
 {
     return fleet_record_is_same(&f->wish, &f->node[i].record);
 }
 
-static void say_lone(const struct fleet *f, int i, char *ret_text, size_t size)
+static void fleet_words_say_lone(const struct fleet *f, int i, char *ret_text, size_t size)
 {
     const struct fleet_record *r = &f->node[i].record;
     char addresses[ADDRESSES_SIZE];
@@ -328,7 +330,7 @@ static void say_lone(const struct fleet *f, int i, char *ret_text, size_t size)
     for (int k = 0; k < f->n; k++)
         if (fleet_shows(f, k))
             ours |= UINT32_C(1) << k;
-    list_addresses(f, r, true, addresses, sizeof(addresses));
+    fleet_words_list_addresses(f, r, true, addresses, sizeof(addresses));
     if (fleet_servers(f, ours) >= ballot_quorum(f->n))
         snprintf(ret_text, size,
                  "node %s has version %" PRIu64
@@ -348,12 +350,13 @@ static void say_lone(const struct fleet *f, int i, char *ret_text, size_t size)
 }
 
 /* No node has the record any more. (!) While nodes are being connected to, one of them may. */
-static void say_forgotten(const struct fleet *f, hf_time now, char *ret_text, size_t size)
+static void fleet_words_say_forgotten(const struct fleet *f, hf_time now, char *ret_text,
+                                      size_t size)
 {
     bool connecting = false;
     char ids[80];
 
-    missing(f, ids, sizeof(ids));
+    fleet_words_missing(f, ids, sizeof(ids));
     for (int i = 0; i < f->n; i++)
         connecting |= !f->node[i].peer[0] && !fleet_change_is_away(f, i, now);
     if (ids[0] && fleet_is_latest(f, now))
@@ -370,9 +373,9 @@ static void say_forgotten(const struct fleet *f, hf_time now, char *ret_text, si
                  f->record.version, ids[0] ? "let node " : "", ids, ids[0] ? " answer, or, " : "");
 }
 
-static void waits_known(const struct fleet *f, hf_time now, char *ret_text, size_t size)
+static void fleet_words_waits_known(const struct fleet *f, hf_time now, char *ret_text, size_t size)
 {
-    int empty = first_bare(f), others = 0, later = 0;
+    int empty = fleet_words_first_bare(f), others = 0, later = 0;
     int lone = fleet_later_find_lone(f);
 
     for (int i = 0; i < f->n; i++) {
@@ -396,14 +399,14 @@ static void waits_known(const struct fleet *f, hf_time now, char *ret_text, size
         return;
     }
 
-    if (is_left_behind(f, now)) {
-        say_left_behind(f, ret_text, size);
+    if (fleet_words_is_left_behind(f, now)) {
+        fleet_words_say_left_behind(f, ret_text, size);
         return;
     }
-    if (lone >= 0 && !begins(f, lone))
-        say_lone(f, lone, ret_text, size);
+    if (lone >= 0 && !fleet_words_begins(f, lone))
+        fleet_words_say_lone(f, lone, ret_text, size);
     else if (empty >= 0 && fleet_none_has_it(f) && !fleet_later_is_seen(f))
-        say_forgotten(f, now, ret_text, size);
+        fleet_words_say_forgotten(f, now, ret_text, size);
     else
         fleet_change_waits(f, now, ret_text, size);
 }
@@ -417,7 +420,7 @@ void fleet_waits(const struct fleet *f, hf_time now, char *ret_text, size_t size
             "make room in the agent's directory, or give the agent its rights there (its log has "
             "the reason): it cannot keep the fleet's record, and so not go by it");
     else if (f->known)
-        waits_known(f, now, ret_text, size);
+        fleet_words_waits_known(f, now, ret_text, size);
     else if (hf_time_reached(now, hf_time_add(f->started, hf_ns(HF_NS_PER_SEC / 2))))
-        waits_unknown(f, now, ret_text, size);
+        fleet_words_waits_unknown(f, now, ret_text, size);
 }

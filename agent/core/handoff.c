@@ -22,7 +22,7 @@ enum handoff_verdict handoff_judge(const struct handoff_facts *f)
 }
 
 /* Whether other hosts are known to want the lock. */
-static bool is_contended(hf_dur ttl, hf_time others_seen, hf_time now)
+static bool handoff_is_contended(hf_dur ttl, hf_time others_seen, hf_time now)
 {
     return others_seen.ns != HF_TIME_PAST.ns &&
            hf_time_before(now, hf_time_add(others_seen, hf_dur_scale(ttl, 2, 1)));
@@ -32,12 +32,12 @@ hf_dur handoff_turn(hf_dur ttl, hf_time others_seen, hf_time now)
 {
     hf_dur most = hf_ns(ttl.ns / 2);
 
-    return is_contended(ttl, others_seen, now) ? hf_dur_min(most, HANDOFF_TURN) : most;
+    return handoff_is_contended(ttl, others_seen, now) ? hf_dur_min(most, HANDOFF_TURN) : most;
 }
 
 hf_dur handoff_yield(hf_dur ttl, hf_time others_seen, hf_time now, uint32_t random)
 {
-    if (!is_contended(ttl, others_seen, now))
+    if (!handoff_is_contended(ttl, others_seen, now))
         return hf_ns(0);
     return draw_between(HANDOFF_YIELD_LEAST, HANDOFF_YIELD_MOST, random);
 }
@@ -50,7 +50,7 @@ int64_t handoff_gap_stretch(hf_nodetime nodes)
 hf_dur handoff_gap(hf_dur ttl, hf_time foreign_seen, int64_t last, int64_t stretch, hf_time now,
                    uint32_t random)
 {
-    if (stretch == last || !is_contended(ttl, foreign_seen, now))
+    if (stretch == last || !handoff_is_contended(ttl, foreign_seen, now))
         return hf_ns(0);
     return draw_between(HANDOFF_GAP, hf_ns(HANDOFF_GAP.ns + HANDOFF_GAP_DRAW.ns), random);
 }

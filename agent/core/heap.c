@@ -2,7 +2,7 @@
 
 #include "shm/assert.h"
 
-static void put(struct heap *h, size_t i, struct heap_item *item)
+static void heap_put(struct heap *h, size_t i, struct heap_item *item)
 {
     hf_assert(i < h->count, "place %zu of %zu", i, h->count);
     h->items[i] = item;
@@ -10,19 +10,19 @@ static void put(struct heap *h, size_t i, struct heap_item *item)
 }
 
 /* Both move the hole at `i` until `item` may stand in it. */
-static void sift_up(struct heap *h, size_t i, struct heap_item *item)
+static void heap_sift_up(struct heap *h, size_t i, struct heap_item *item)
 {
     while (i > 0) {
         size_t parent = (i - 1) / 2;
         if (!hf_time_before(item->at, h->items[parent]->at))
             break;
-        put(h, i, h->items[parent]);
+        heap_put(h, i, h->items[parent]);
         i = parent;
     }
-    put(h, i, item);
+    heap_put(h, i, item);
 }
 
-static void sift_down(struct heap *h, size_t i, struct heap_item *item)
+static void heap_sift_down(struct heap *h, size_t i, struct heap_item *item)
 {
     for (;;) {
         size_t child = 2 * i + 1;
@@ -32,18 +32,18 @@ static void sift_down(struct heap *h, size_t i, struct heap_item *item)
             child++;
         if (!hf_time_before(h->items[child]->at, item->at))
             break;
-        put(h, i, h->items[child]);
+        heap_put(h, i, h->items[child]);
         i = child;
     }
-    put(h, i, item);
+    heap_put(h, i, item);
 }
 
-static void sift(struct heap *h, size_t i, struct heap_item *item)
+static void heap_sift(struct heap *h, size_t i, struct heap_item *item)
 {
     if (i > 0 && hf_time_before(item->at, h->items[(i - 1) / 2]->at))
-        sift_up(h, i, item);
+        heap_sift_up(h, i, item);
     else
-        sift_down(h, i, item);
+        heap_sift_down(h, i, item);
 }
 
 void heap_insert(struct heap *h, struct heap_item *item, hf_time at)
@@ -51,7 +51,7 @@ void heap_insert(struct heap *h, struct heap_item *item, hf_time at)
     hf_assert(!heap_has(item), "place %u of %zu", (unsigned)item->place, h->count);
     hf_assert(h->count < h->room, "count %zu, room %zu", h->count, h->room);
     item->at = at;
-    sift_up(h, h->count++, item);
+    heap_sift_up(h, h->count++, item);
 }
 
 void heap_move(struct heap *h, struct heap_item *item, hf_time at)
@@ -60,7 +60,7 @@ void heap_move(struct heap *h, struct heap_item *item, hf_time at)
     hf_assert(item->place <= h->count && h->items[item->place - 1] == item, "place %u of %zu",
               (unsigned)item->place, h->count);
     item->at = at;
-    sift(h, item->place - 1, item);
+    heap_sift(h, item->place - 1, item);
 }
 
 void heap_remove(struct heap *h, struct heap_item *item)
@@ -74,5 +74,5 @@ void heap_remove(struct heap *h, struct heap_item *item)
     item->place = 0;
     last = h->items[--h->count];
     if (last != item)
-        sift(h, i, last);
+        heap_sift(h, i, last);
 }

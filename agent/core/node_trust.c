@@ -31,7 +31,8 @@ bool trust_has_word(struct node_trust *t, hf_time started, hf_time now)
 
 /* --- quarantine ------------------------------------------------------------------------------- */
 
-static void quarantine_from(struct node_trust *t, enum hf_quarantine_reason reason, hf_time from)
+static void trust_quarantine_from(struct node_trust *t, enum hf_quarantine_reason reason,
+                                  hf_time from)
 {
     hf_assert(t->quarantine.ns > 0, "reason %d", (int)reason);
     hf_assert(reason != 0, "reasons %x", (unsigned)t->reasons);
@@ -39,35 +40,36 @@ static void quarantine_from(struct node_trust *t, enum hf_quarantine_reason reas
     t->until = hf_time_max(t->until, hf_time_add(from, t->quarantine));
 }
 
-static void quarantine_end(struct node_trust *t)
+static void trust_quarantine_end(struct node_trust *t)
 {
     t->reasons = 0;
     t->until = HF_TIME_PAST;
 }
 
-static bool in_quarantine(const struct node_trust *t, hf_time now)
+static bool trust_in_quarantine(const struct node_trust *t, hf_time now)
 {
     return hf_time_before(now, t->until);
 }
 
 /* A quarantine may be over before the shell's tick comes by: its reasons count no more. */
-static void quarantine_settle(struct node_trust *t, hf_time now)
+static void trust_quarantine_settle(struct node_trust *t, hf_time now)
 {
     hf_assert(!t->clock_known || t->low_us <= t->high_us, "low %lld, high %lld",
               (long long)t->low_us, (long long)t->high_us);
-    if (!in_quarantine(t, now))
-        quarantine_end(t);
+    if (!trust_in_quarantine(t, now))
+        trust_quarantine_end(t);
 }
 
 /* --- an earlier agent's knowledge ------------------------------------------------------------- */
 
 /* No agent looked for so long that the node's age tells whatever it forgot meanwhile. */
-static bool is_of_long_ago(const struct node_trust *t, hf_dur quarantine, hf_time now)
+static bool trust_is_of_long_ago(const struct node_trust *t, hf_dur quarantine, hf_time now)
 {
-    return !in_quarantine(t, now) && hf_time_reached(now, hf_time_add(t->sampled, quarantine));
+    return !trust_in_quarantine(t, now) &&
+           hf_time_reached(now, hf_time_add(t->sampled, quarantine));
 }
 
-static void restore_clock(struct node_trust *t, const struct node_trust *before)
+static void trust_restore_clock(struct node_trust *t, const struct node_trust *before)
 {
     t->clock_known = before->clock_known;
     t->low_us = before->low_us;
@@ -80,7 +82,7 @@ static void restore_clock(struct node_trust *t, const struct node_trust *before)
     memcpy(t->trace, before->trace, sizeof(t->trace));
 }
 
-static void restore_all(struct node_trust *t, const struct node_trust *before)
+static void trust_restore_all(struct node_trust *t, const struct node_trust *before)
 {
     struct node_trust fresh = *t;
 
@@ -93,7 +95,7 @@ static void restore_all(struct node_trust *t, const struct node_trust *before)
 }
 
 /* A quarantine that is over is of before then, and so is what the node's first contact found. */
-static bool is_known_by_then(const struct node_trust *t, hf_time shown, hf_time now)
+static bool trust_is_known_by_then(const struct node_trust *t, hf_time shown, hf_time now)
 {
     return hf_time_reached(hf_time_add(shown, t->quarantine), now) &&
            hf_time_reached(shown, t->first_contact);
@@ -101,7 +103,7 @@ static bool is_known_by_then(const struct node_trust *t, hf_time shown, hf_time 
 
 /* (!) Times ahead of now are of another clock, and so is all else in the record: a clock interval "as of tomorrow" would
  * never be corrected. An interval whose ends are the other way round is no agent's. */
-static bool is_of_this_clock(const struct node_trust *t, hf_time now)
+static bool trust_is_of_this_clock(const struct node_trust *t, hf_time now)
 {
     return (!t->clock_known || t->low_us <= t->high_us) && hf_time_reached(now, t->sampled) &&
            hf_time_reached(now, t->facts_read) && hf_time_reached(now, t->sentinel_read) &&
@@ -112,15 +114,15 @@ void trust_restore(struct node_trust *t, const struct node_trust *before, hf_tim
                    hf_time now)
 {
     const hf_dur longer = hf_ns(t->quarantine.ns - before->quarantine.ns);
-    bool short_lived = longer.ns > 0 && !is_known_by_then(before, shown, now);
+    bool short_lived = longer.ns > 0 && !trust_is_known_by_then(before, shown, now);
 
-    if (!is_of_this_clock(before, now))
+    if (!trust_is_of_this_clock(before, now))
         return;
-    if (short_lived || is_of_long_ago(before, t->quarantine, now))
-        restore_clock(t, before);
+    if (short_lived || trust_is_of_long_ago(before, t->quarantine, now))
+        trust_restore_clock(t, before);
     else
-        restore_all(t, before);
-    if (longer.ns > 0 && in_quarantine(before, now) &&
+        trust_restore_all(t, before);
+    if (longer.ns > 0 && trust_in_quarantine(before, now) &&
         hf_time_before(hf_time_add(shown, before->quarantine), before->until)) {
         t->reasons = before->reasons;
         t->until = hf_time_add(before->until, longer);
@@ -129,14 +131,14 @@ void trust_restore(struct node_trust *t, const struct node_trust *before, hf_tim
 
 /* --- connection: facts and refusals ----------------------------------------------------------- */
 
-static enum hf_node_refusal standing_refusal(const struct node_trust *t)
+static enum hf_node_refusal trust_standing_refusal(const struct node_trust *t)
 {
     return t->refused ? t->refusal : HF_REFUSED_NOT;
 }
 
 unsigned trust_refuse(struct node_trust *t, enum hf_node_refusal refusal)
 {
-    bool changed = standing_refusal(t) != refusal;
+    bool changed = trust_standing_refusal(t) != refusal;
 
     t->refusal = refusal;
     t->refused = refusal != HF_REFUSED_NOT;
@@ -145,10 +147,10 @@ unsigned trust_refuse(struct node_trust *t, enum hf_node_refusal refusal)
 }
 
 /* What INFO says against a node; a refusal that INFO says nothing about stays. */
-static enum hf_node_refusal refusal_by_facts(const struct node_trust *t,
-                                             const struct node_facts *facts, unsigned allowed)
+static enum hf_node_refusal trust_refusal_by_facts(const struct node_trust *t,
+                                                   const struct node_facts *facts, unsigned allowed)
 {
-    enum hf_node_refusal standing = standing_refusal(t);
+    enum hf_node_refusal standing = trust_standing_refusal(t);
 
     if (facts->replica)
         return HF_REFUSED_REPLICA;
@@ -164,37 +166,37 @@ static enum hf_node_refusal refusal_by_facts(const struct node_trust *t,
 }
 
 /* A node whose keys were, or may have been, another server's. */
-static bool had_foreign_keys(enum hf_node_refusal refusal)
+static bool trust_had_foreign_keys(enum hf_node_refusal refusal)
 {
     return refusal == HF_REFUSED_REPLICA || refusal == HF_REFUSED_CLUSTER;
 }
 
-static void on_restart(struct node_trust *t, hf_time now)
+static void trust_on_restart(struct node_trust *t, hf_time now)
 {
     const uint32_t covered = HF_QUARANTINE_AGE | HF_QUARANTINE_RUN_ID;
 
     if (t->word_run_id) {
         /* The word covers what an earlier agent held against the node, too. */
         if ((t->reasons & ~covered) == 0)
-            quarantine_end(t);
+            trust_quarantine_end(t);
     } else {
-        quarantine_from(t, HF_QUARANTINE_RUN_ID, now);
+        trust_quarantine_from(t, HF_QUARANTINE_RUN_ID, now);
     }
 }
 
 unsigned trust_on_facts(struct node_trust *t, const struct node_facts *facts, unsigned allowed,
                         hf_time now)
 {
-    enum hf_node_refusal before = standing_refusal(t);
-    enum hf_node_refusal refusal = refusal_by_facts(t, facts, allowed);
+    enum hf_node_refusal before = trust_standing_refusal(t);
+    enum hf_node_refusal refusal = trust_refusal_by_facts(t, facts, allowed);
     unsigned events = trust_refuse(t, refusal);
 
-    quarantine_settle(t, now);
-    if (had_foreign_keys(before) && !had_foreign_keys(refusal))
-        quarantine_from(t, HF_QUARANTINE_SENTINEL, now);
+    trust_quarantine_settle(t, now);
+    if (trust_had_foreign_keys(before) && !trust_had_foreign_keys(refusal))
+        trust_quarantine_from(t, HF_QUARANTINE_SENTINEL, now);
     if (t->contacted && strcmp(t->facts.run_id, facts->run_id) != 0) {
         events |= TRUST_RESTARTED;
-        on_restart(t, now);
+        trust_on_restart(t, now);
     }
     if (!t->judged)
         events |= TRUST_FIRST;
@@ -207,20 +209,21 @@ unsigned trust_on_facts(struct node_trust *t, const struct node_facts *facts, un
 
 /* --- sentinel --------------------------------------------------------------------------------- */
 
-static bool same_nonce(const char *a, const char *b)
+static bool trust_same_nonce(const char *a, const char *b)
 {
     return strncmp(a, b, TRUST_NONCE_LEN) == 0;
 }
 
 /* Whether this is our own replacement of the nonce that we knew: the node did not forget. */
-static bool is_trace(const struct node_trust *t, const char *nonce)
+static bool trust_is_trace(const struct node_trust *t, const char *nonce)
 {
-    return t->trace[0] && same_nonce(nonce, t->trace) && same_nonce(t->nonce, t->step_nonce);
+    return t->trace[0] && trust_same_nonce(nonce, t->trace) &&
+           trust_same_nonce(t->nonce, t->step_nonce);
 }
 
-static void owe_trace(struct node_trust *t, const char *nonce)
+static void node_trust_owe_trace(struct node_trust *t, const char *nonce)
 {
-    if (same_nonce(t->step_nonce, nonce))
+    if (trust_same_nonce(t->step_nonce, nonce))
         return;
     *stpncpy(t->step_nonce, nonce, TRUST_NONCE_LEN) = '\0';
     t->trace[0] = '\0';
@@ -229,34 +232,34 @@ static void owe_trace(struct node_trust *t, const char *nonce)
 /* (!) A step that shows with another nonce than before already has its trace: somebody else saw it
  * first, or the node forgot. Only our own trace may be older than this step, from when no answer
  * had told of the step yet. */
-static void note_step(struct node_trust *t, const char *nonce, bool same, bool traced)
+static void trust_note_step(struct node_trust *t, const char *nonce, bool same, bool traced)
 {
     bool stepped = t->step_shown;
 
     t->step_shown = false;
     if (stepped && (same || traced))
-        owe_trace(t, nonce);
-    else if (traced || (!same && !same_nonce(nonce, t->step_nonce)))
-        owe_trace(t, "");
+        node_trust_owe_trace(t, nonce);
+    else if (traced || (!same && !trust_same_nonce(nonce, t->step_nonce)))
+        node_trust_owe_trace(t, "");
 }
 
 /* `absent`: there was no sentinel when the command ran, even if the command made one. */
-static unsigned see_nonce(struct node_trust *t, const char *nonce, bool absent, hf_time now)
+static unsigned trust_see_nonce(struct node_trust *t, const char *nonce, bool absent, hf_time now)
 {
     bool first = !t->nonce_seen;
-    bool same = !first && same_nonce(t->nonce, nonce);
-    bool traced = is_trace(t, nonce);
+    bool same = !first && trust_same_nonce(t->nonce, nonce);
+    bool traced = trust_is_trace(t, nonce);
     bool excused = !t->nonce_had && t->word_age;
     unsigned events = TRUST_NOTHING;
 
-    quarantine_settle(t, now);
-    note_step(t, nonce, same_nonce(t->nonce, nonce), traced);
+    trust_quarantine_settle(t, now);
+    trust_note_step(t, nonce, trust_same_nonce(t->nonce, nonce), traced);
     if (first)
         t->first_contact = now;
     if (!same && !traced && (!first || absent)) {
         t->mark++;
         if (!excused) {
-            quarantine_from(t, HF_QUARANTINE_SENTINEL, now);
+            trust_quarantine_from(t, HF_QUARANTINE_SENTINEL, now);
             events = TRUST_FORGOT;
         }
     }
@@ -269,7 +272,7 @@ static unsigned see_nonce(struct node_trust *t, const char *nonce, bool absent, 
 
 unsigned trust_on_nonce(struct node_trust *t, const char *nonce, hf_time now)
 {
-    return see_nonce(t, nonce, nonce[0] == '\0', now);
+    return trust_see_nonce(t, nonce, nonce[0] == '\0', now);
 }
 
 unsigned trust_on_sentinel(struct node_trust *t, const struct node_sentinel *s, bool created_now,
@@ -282,7 +285,7 @@ unsigned trust_on_sentinel(struct node_trust *t, const struct node_sentinel *s, 
      * was absent all the same. */
     if (created_now && !t->sentinel.present && t->mark == 0)
         t->nonce_seen = t->nonce_had = false;
-    events = see_nonce(t, s->present ? s->nonce : "", absent, now);
+    events = trust_see_nonce(t, s->present ? s->nonce : "", absent, now);
     t->sentinel = *s;
     t->sentinel_read = now;
     return events;
@@ -291,7 +294,7 @@ unsigned trust_on_sentinel(struct node_trust *t, const struct node_sentinel *s, 
 void trust_owe_trace(struct node_trust *t, const char *nonce)
 {
     if (nonce[0])
-        owe_trace(t, nonce);
+        node_trust_owe_trace(t, nonce);
 }
 
 void trust_choose_trace(struct node_trust *t, const char *nonce)
@@ -302,7 +305,7 @@ void trust_choose_trace(struct node_trust *t, const char *nonce)
 
 void trust_on_traced(struct node_trust *t)
 {
-    owe_trace(t, "");
+    node_trust_owe_trace(t, "");
 }
 
 void trust_on_own_trace(struct node_trust *t, const char *nonce)
@@ -310,46 +313,46 @@ void trust_on_own_trace(struct node_trust *t, const char *nonce)
     *stpncpy(t->nonce, nonce, TRUST_NONCE_LEN) = '\0';
     t->nonce_seen = t->nonce_had = true;
     t->step_shown = false;
-    owe_trace(t, "");
+    node_trust_owe_trace(t, "");
 }
 
 /* The whole sentinel behind the last seen nonce is known. */
-static bool is_validated(const struct node_trust *t)
+static bool trust_is_validated(const struct node_trust *t)
 {
-    return t->sentinel.present && t->nonce_seen && same_nonce(t->sentinel.nonce, t->nonce);
+    return t->sentinel.present && t->nonce_seen && trust_same_nonce(t->sentinel.nonce, t->nonce);
 }
 
 /* --- clock ------------------------------------------------------------------------------------ */
 
-static int64_t us_floor(int64_t ns)
+static int64_t trust_us_floor(int64_t ns)
 {
     return ns / HF_NS_PER_US - (ns % HF_NS_PER_US < 0);
 }
 
-static int64_t us_ceil(int64_t ns)
+static int64_t trust_us_ceil(int64_t ns)
 {
-    return -us_floor(-ns);
+    return -trust_us_floor(-ns);
 }
 
 /* No number that a node tells makes the arithmetic overflow. */
-static int64_t sane_us(int64_t us)
+static int64_t trust_sane_us(int64_t us)
 {
     const int64_t most = INT64_MAX / 8;
 
     return us < -most ? -most : us > most ? most : us;
 }
 
-static int64_t drift_between_us(hf_time a, hf_time b)
+static int64_t trust_drift_between_us(hf_time a, hf_time b)
 {
     hf_dur apart = hf_time_since(a, b);
 
-    return us_ceil((apart.ns < 0 ? -apart.ns : apart.ns) / DRIFT_DIVISOR);
+    return trust_us_ceil((apart.ns < 0 ? -apart.ns : apart.ns) / DRIFT_DIVISOR);
 }
 
 /* By how much each end of the known interval may be off at the instant `at`. */
-static int64_t drift_us(const struct node_trust *t, hf_time at)
+static int64_t trust_drift_us(const struct node_trust *t, hf_time at)
 {
-    return drift_between_us(at, t->sampled);
+    return trust_drift_between_us(at, t->sampled);
 }
 
 unsigned trust_on_time(struct node_trust *t, hf_nodetime node_time, hf_time sent, hf_time received)
@@ -357,20 +360,20 @@ unsigned trust_on_time(struct node_trust *t, hf_nodetime node_time, hf_time sent
     /* TIME counts whole microseconds: the clock was anywhere in [us, us + 1]. It may have been read
      * right after `sent`, and the clocks drifted apart until `received`, the instant that the
      * interval is for. The lower end has room for that. */
-    int64_t us = sane_us(node_time.us);
-    int64_t low_us = us - us_ceil(received.ns);
-    int64_t high_us = us + 1 - us_floor(sent.ns) + drift_between_us(received, sent);
+    int64_t us = trust_sane_us(node_time.us);
+    int64_t low_us = us - trust_us_ceil(received.ns);
+    int64_t high_us = us + 1 - trust_us_floor(sent.ns) + trust_drift_between_us(received, sent);
     unsigned events = TRUST_NOTHING;
 
-    quarantine_settle(t, received);
+    trust_quarantine_settle(t, received);
     if (t->clock_known) {
-        int64_t off_us = drift_us(t, received);
+        int64_t off_us = trust_drift_us(t, received);
         int64_t known_low_us = t->low_us - off_us, known_high_us = t->high_us + off_us;
 
         if (low_us > known_high_us || high_us < known_low_us) {
             t->steps++;
             t->step_shown = true;
-            quarantine_from(t, HF_QUARANTINE_CLOCK, received);
+            trust_quarantine_from(t, HF_QUARANTINE_CLOCK, received);
             events = TRUST_STEPPED;
         } else {
             low_us = low_us > known_low_us ? low_us : known_low_us;
@@ -392,12 +395,12 @@ bool trust_node_time(const struct node_trust *t, hf_time at, hf_nodetime *ret_lo
 {
     if (!t->clock_known)
         return false;
-    ret_low->us = us_floor(at.ns) + t->low_us - drift_us(t, at);
-    ret_high->us = us_ceil(at.ns) + t->high_us + drift_us(t, at);
+    ret_low->us = trust_us_floor(at.ns) + t->low_us - trust_drift_us(t, at);
+    ret_high->us = trust_us_ceil(at.ns) + t->high_us + trust_drift_us(t, at);
     return true;
 }
 
-static int64_t middle_us(const struct node_trust *t)
+static int64_t trust_middle_us(const struct node_trust *t)
 {
     return t->low_us + (t->high_us - t->low_us) / 2;
 }
@@ -414,9 +417,9 @@ int trust_median(const struct node_trust *const *nodes, int n, hf_wall wall, hf_
         int at = known;
         if (!nodes[i] || !nodes[i]->clock_known)
             continue;
-        for (; at > 0 && sorted_us[at - 1] > middle_us(nodes[i]); at--)
+        for (; at > 0 && sorted_us[at - 1] > trust_middle_us(nodes[i]); at--)
             sorted_us[at] = sorted_us[at - 1];
-        sorted_us[at] = middle_us(nodes[i]);
+        sorted_us[at] = trust_middle_us(nodes[i]);
         known++;
     }
     if (known == 0)
@@ -425,7 +428,7 @@ int trust_median(const struct node_trust *const *nodes, int n, hf_wall wall, hf_
     high_us = sorted_us[known / 2];
     *ret_median_us = low_us;
     if (high_us - low_us >= FAR_APART_US)
-        if (wall.ms > (low_us + (high_us - low_us) / 2 + us_floor(now.ns)) / 1000)
+        if (wall.ms > (low_us + (high_us - low_us) / 2 + trust_us_floor(now.ns)) / 1000)
             *ret_median_us = high_us;
     return known;
 }
@@ -441,7 +444,7 @@ uint32_t trust_near(const struct node_trust *const *nodes, int n, int64_t median
 
         if (!nodes[i] || !nodes[i]->clock_known)
             continue;
-        ahead_us = middle_us(nodes[i]) - median_us;
+        ahead_us = trust_middle_us(nodes[i]) - median_us;
         off_us = ahead_us < 0 ? -ahead_us : ahead_us;
         if (off_us <= most.ns / HF_NS_PER_US)
             near |= UINT32_C(1) << i;
@@ -460,16 +463,16 @@ uint32_t trust_near(const struct node_trust *const *nodes, int n, int64_t median
  * comes first on the next one, with all that may excuse the node. */
 void trust_on_told(struct node_trust *t, unsigned events, hf_time now)
 {
-    quarantine_settle(t, now);
+    trust_quarantine_settle(t, now);
     if ((events & TRUST_FORGOT) && !(t->reasons & HF_QUARANTINE_SENTINEL))
-        quarantine_from(t, HF_QUARANTINE_SENTINEL, now);
+        trust_quarantine_from(t, HF_QUARANTINE_SENTINEL, now);
     if ((events & TRUST_STEPPED) && !(t->reasons & HF_QUARANTINE_CLOCK))
-        quarantine_from(t, HF_QUARANTINE_CLOCK, now);
+        trust_quarantine_from(t, HF_QUARANTINE_CLOCK, now);
 }
 
 /* Whether `to` lies more than `least` after `from`, all in one unit, also for numbers that a node made
  * up. */
-static bool exceeds(int64_t to, int64_t from, int64_t least)
+static bool trust_exceeds(int64_t to, int64_t from, int64_t least)
 {
     int64_t age;
 
@@ -479,9 +482,10 @@ static bool exceeds(int64_t to, int64_t from, int64_t least)
 /* (!) The sentinel's ages by the node's clock and by a wall clock agree unless the node's clock
  * stepped since the sentinel was made. Such a step ended keys, too, and no agent need have seen
  * it. */
-static bool ages_agree(const struct node_trust *t, hf_wall wall, hf_time now)
+static bool trust_ages_agree(const struct node_trust *t, hf_wall wall, hf_time now)
 {
-    int64_t node_us = us_floor(now.ns) + middle_us(t), by_node_us, by_wall_ms, by_wall_us, apart_us;
+    int64_t node_us = trust_us_floor(now.ns) + trust_middle_us(t), by_node_us, by_wall_ms,
+            by_wall_us, apart_us;
 
     return !__builtin_sub_overflow(node_us, t->sentinel.created.us, &by_node_us) &&
            !__builtin_sub_overflow(wall.ms, t->sentinel.created_wall.ms, &by_wall_ms) &&
@@ -492,44 +496,46 @@ static bool ages_agree(const struct node_trust *t, hf_wall wall, hf_time now)
 
 /* Uptime and both ages of the sentinel exceed the quarantine: whatever the node forgot, no lease is
  * from before that. */
-static bool is_old_enough(const struct node_trust *t, hf_wall wall, hf_time now)
+static bool trust_is_old_enough(const struct node_trust *t, hf_wall wall, hf_time now)
 {
     hf_dur least = t->quarantine;
-    int64_t least_us = us_ceil(least.ns), least_ms = (least_us + 999) / 1000;
+    int64_t least_us = trust_us_ceil(least.ns), least_ms = (least_us + 999) / 1000;
     hf_dur up = hf_ns(t->facts.uptime.ns + hf_time_since(now, t->facts_read).ns);
     hf_nodetime low, high;
 
     return trust_node_time(t, now, &low, &high) && up.ns > least.ns &&
-           exceeds(low.us, t->sentinel.created.us, least_us) &&
-           exceeds(wall.ms, t->sentinel.created_wall.ms, least_ms) && ages_agree(t, wall, now);
+           trust_exceeds(low.us, t->sentinel.created.us, least_us) &&
+           trust_exceeds(wall.ms, t->sentinel.created_wall.ms, least_ms) &&
+           trust_ages_agree(t, wall, now);
 }
 
 void trust_judge(struct node_trust *t, int64_t median_us, hf_wall wall, hf_time now)
 {
-    int64_t off_us = middle_us(t) - median_us;
+    int64_t off_us = trust_middle_us(t) - median_us;
 
-    if (t->judged || !t->contacted || !t->clock_known || !is_validated(t))
+    if (t->judged || !t->contacted || !t->clock_known || !trust_is_validated(t))
         return;
-    quarantine_settle(t, now);
-    if (!t->word_age && !is_old_enough(t, wall, now))
-        quarantine_from(t, HF_QUARANTINE_AGE, t->first_contact);
+    trust_quarantine_settle(t, now);
+    if (!t->word_age && !trust_is_old_enough(t, wall, now))
+        trust_quarantine_from(t, HF_QUARANTINE_AGE, t->first_contact);
     if (off_us > MEDIAN_OFF_US || off_us < -MEDIAN_OFF_US)
-        quarantine_from(t, HF_QUARANTINE_MEDIAN, t->first_contact);
-    quarantine_settle(t, now);
+        trust_quarantine_from(t, HF_QUARANTINE_MEDIAN, t->first_contact);
+    trust_quarantine_settle(t, now);
     t->judged = true;
     t->word_age = false;
 }
 
 void trust_tick(struct node_trust *t, hf_wall wall, hf_time now)
 {
-    quarantine_settle(t, now);
-    if (t->reasons == HF_QUARANTINE_AGE && is_old_enough(t, wall, now))
-        quarantine_end(t);
+    trust_quarantine_settle(t, now);
+    if (t->reasons == HF_QUARANTINE_AGE && trust_is_old_enough(t, wall, now))
+        trust_quarantine_end(t);
 }
 
 bool trust_may_vote(const struct node_trust *t, hf_time now)
 {
-    return t->contacted && t->judged && !t->refused && is_validated(t) && !in_quarantine(t, now);
+    return t->contacted && t->judged && !t->refused && trust_is_validated(t) &&
+           !trust_in_quarantine(t, now);
 }
 
 hf_time trust_until(const struct node_trust *t, hf_time now)

@@ -7,7 +7,7 @@
 
 /* (!) A missing right on one name's key says nothing about the node: otherwise a program could pick
  * a name and have the node shown as broken. */
-static bool is_refusal(enum hf_node_error error, const char *text, bool of_probe)
+static bool writes_is_refusal(enum hf_node_error error, const char *text, bool of_probe)
 {
     switch (error) {
     case HF_NODE_ERR_PERM:
@@ -24,7 +24,7 @@ static bool is_refusal(enum hf_node_error error, const char *text, bool of_probe
 
 /* Whether a write that the node took proves that it takes others: rights are given for each
  * command. */
-static bool is_of_all_writes(enum hf_node_error error)
+static bool writes_is_of_all_writes(enum hf_node_error error)
 {
     return error != HF_NODE_ERR_PERM;
 }
@@ -34,14 +34,14 @@ enum hf_node_error writes_refused(const struct node_writes *w)
     return w->locks != HF_NODE_ERR_NONE ? w->locks : w->probe;
 }
 
-static void hear(struct node_writes *w, enum hf_node_error *own, enum hf_node_error *other,
-                 enum hf_node_error error, const char *text, hf_time now)
+static void writes_hear(struct node_writes *w, enum hf_node_error *own, enum hf_node_error *other,
+                        enum hf_node_error error, const char *text, hf_time now)
 {
     if (error == HF_NODE_ERR_NONE) {
         *own = HF_NODE_ERR_NONE;
-        if (is_of_all_writes(*other))
+        if (writes_is_of_all_writes(*other))
             *other = HF_NODE_ERR_NONE;
-    } else if (is_refusal(error, text, own == &w->probe)) {
+    } else if (writes_is_refusal(error, text, own == &w->probe)) {
         if (writes_refused(w) == HF_NODE_ERR_NONE)
             w->since = now;
         *own = error;
@@ -56,12 +56,12 @@ static void hear(struct node_writes *w, enum hf_node_error *own, enum hf_node_er
 
 void writes_on_lock(struct node_writes *w, enum hf_node_error error, const char *text, hf_time now)
 {
-    hear(w, &w->locks, &w->probe, error, text, now);
+    writes_hear(w, &w->locks, &w->probe, error, text, now);
 }
 
 void writes_on_probe(struct node_writes *w, enum hf_node_error error, const char *text, hf_time now)
 {
-    hear(w, &w->probe, &w->locks, error, text, now);
+    writes_hear(w, &w->probe, &w->locks, error, text, now);
 }
 
 void writes_reset(struct node_writes *w)

@@ -37,7 +37,7 @@ void once_begin(struct once *once, int n, int q, int64_t now_us)
     once->limit_us = now_us + AHEAD_MOST_US;
 }
 
-static void check(const struct once *once, int node)
+static void once_check(const struct once *once, int node)
 {
     hf_assert(once->n >= 1 && once->n <= HF_NODES_MAX, "n %d", once->n);
     hf_assert(once->q >= 1 && once->q <= once->n, "q %d, n %d", once->q, once->n);
@@ -48,28 +48,29 @@ static void check(const struct once *once, int node)
 
 void once_silent(struct once *once, int node)
 {
-    check(once, node);
+    once_check(once, node);
     if (once->node[node].word == ONCE_AWAITED)
         once->node[node].word = ONCE_SILENT;
 }
 
 void once_refused(struct once *once, int node, uint64_t seen)
 {
-    check(once, node);
+    once_check(once, node);
     once->node[node].word = ONCE_REFUSED;
     once->node[node].record = (struct once_record){.seen = seen};
 }
 
 void once_said(struct once *once, int node, bool votes, const struct once_record *record)
 {
-    check(once, node);
+    once_check(once, node);
     once->node[node].word = ONCE_SAID;
     once->node[node].votes = votes;
     once->node[node].record = *record;
 }
 
 /* Fences and starts are both microseconds of the nodes' clocks, and are believed alike. */
-static uint64_t believed(const struct once *once, uint64_t (*shown_by)(const struct once *, int))
+static uint64_t once_believed(const struct once *once,
+                              uint64_t (*shown_by)(const struct once *, int))
 {
     uint64_t shown[HF_NODES_MAX];
 
@@ -78,13 +79,13 @@ static uint64_t believed(const struct once *once, uint64_t (*shown_by)(const str
     return fence_believed((uint64_t)once->limit_us, shown, &once->twins, once->n, once->q);
 }
 
-static uint64_t shown_start(const struct once *once, int node)
+static uint64_t once_shown_start(const struct once *once, int node)
 {
     return once->node[node].word == ONCE_SAID ? (uint64_t)once->node[node].record.at_us : 0;
 }
 
 /* That of a node which is not heard yet is 0. */
-static uint64_t shown_asker(const struct once *once, int node)
+static uint64_t once_shown_asker(const struct once *once, int node)
 {
     return once->node[node].record.seen;
 }
@@ -93,9 +94,9 @@ bool once_doubts(const struct once *once, int node)
 {
     switch (once->node[node].word) {
     case ONCE_SAID:
-        return shown_start(once, node) > believed(once, shown_start);
+        return once_shown_start(once, node) > once_believed(once, once_shown_start);
     case ONCE_REFUSED:
-        return shown_asker(once, node) > believed(once, shown_asker);
+        return once_shown_asker(once, node) > once_believed(once, once_shown_asker);
     case ONCE_AWAITED:
     case ONCE_SILENT:
         break;
@@ -103,17 +104,17 @@ bool once_doubts(const struct once *once, int node)
     return false;
 }
 
-static bool is_heard(const struct once *once, int node)
+static bool once_is_heard(const struct once *once, int node)
 {
     return once->node[node].word == ONCE_SAID && !once_doubts(once, node);
 }
 
-static bool has_quorum(const struct once *once)
+static bool once_has_quorum(const struct once *once)
 {
     uint32_t votes = 0;
 
     for (int i = 0; i < once->n; i++)
-        if (is_heard(once, i) && once->node[i].votes)
+        if (once_is_heard(once, i) && once->node[i].votes)
             votes |= UINT32_C(1) << i;
     return twins_count(&once->twins, votes) >= once->q;
 }
@@ -129,22 +130,22 @@ enum once_outcome once_decide(const struct once *once)
     }
     if (open)
         return ONCE_OPEN;
-    return has_quorum(once) ? ONCE_ENOUGH : ONCE_FEW;
+    return once_has_quorum(once) ? ONCE_ENOUGH : ONCE_FEW;
 }
 
 enum once_outcome once_taken(const struct once *once)
 {
-    return has_quorum(once) ? ONCE_ENOUGH : once_decide(once);
+    return once_has_quorum(once) ? ONCE_ENOUGH : once_decide(once);
 }
 
-static bool is_later(const struct once_record *a, const struct once_record *b)
+static bool once_is_later(const struct once_record *a, const struct once_record *b)
 {
     return a->fence != b->fence ? a->fence > b->fence : a->turn > b->turn;
 }
 
 struct once_record once_seen(const struct once *once)
 {
-    uint64_t most = believed(once, shown_asker);
+    uint64_t most = once_believed(once, once_shown_asker);
     struct once_record latest = {0};
 
     for (int i = 0; i < once->n; i++) {
@@ -158,27 +159,27 @@ struct once_record once_seen(const struct once *once)
 }
 
 /* (!) One node's later record hides no start: it may have made it up. */
-static bool stands(const struct once *once, int node)
+static bool once_stands(const struct once *once, int node)
 {
     const struct once_record *record = &once->node[node].record;
     uint32_t later = 0;
 
-    if (!is_heard(once, node) || record->at_us == 0)
+    if (!once_is_heard(once, node) || record->at_us == 0)
         return false;
     for (int i = 0; i < once->n; i++)
-        if (is_heard(once, i) && is_later(&once->node[i].record, record))
+        if (once_is_heard(once, i) && once_is_later(&once->node[i].record, record))
             later |= UINT32_C(1) << i;
     return twins_count(&once->twins, later) < once->q;
 }
 
-static bool counts_before(const struct once_record *a, const struct once_record *b, int64_t now_us,
-                          hf_dur period)
+static bool once_counts_before(const struct once_record *a, const struct once_record *b,
+                               int64_t now_us, hf_dur period)
 {
     bool a_done = once_is_done(a->at_us, now_us, period);
 
     if (a_done != once_is_done(b->at_us, now_us, period))
         return a_done;
-    return a->at_us != b->at_us ? a->at_us > b->at_us : is_later(a, b);
+    return a->at_us != b->at_us ? a->at_us > b->at_us : once_is_later(a, b);
 }
 
 int once_standing(const struct once *once, int64_t now_us, hf_dur period)
@@ -186,9 +187,9 @@ int once_standing(const struct once *once, int64_t now_us, hf_dur period)
     int best = -1;
 
     for (int i = 0; i < once->n; i++)
-        if (stands(once, i) &&
+        if (once_stands(once, i) &&
             (best < 0 ||
-             counts_before(&once->node[i].record, &once->node[best].record, now_us, period)))
+             once_counts_before(&once->node[i].record, &once->node[best].record, now_us, period)))
             best = i;
     return best;
 }
@@ -203,7 +204,8 @@ struct once_record once_record_of(const struct once *once, int node)
     for (int i = 0; i < once->n && !record.ended; i++) { /* not every node was told */
         const struct once_record *other = &once->node[i].record;
 
-        if (is_heard(once, i) && !is_later(&record, other) && !is_later(other, &record))
+        if (once_is_heard(once, i) && !once_is_later(&record, other) &&
+            !once_is_later(other, &record))
             record.ended = other->ended;
     }
     return record;
@@ -218,7 +220,7 @@ bool once_differs(const struct once *once, const struct once_record *record)
 {
     for (int i = 0; i < once->n; i++)
         if (once->node[i].word == ONCE_SAID && (once->node[i].record.at_us != record->at_us ||
-                                                is_later(record, &once->node[i].record)))
+                                                once_is_later(record, &once->node[i].record)))
             return true;
     return false;
 }

@@ -2,7 +2,7 @@
 
 #include "shm/assert.h"
 
-static void check(const struct pace *p)
+static void pace_check(const struct pace *p)
 {
     hf_assert(p->under_way >= 0 && p->under_way <= PACE_MOST, "under_way %d", p->under_way);
     hf_assert(p->more >= 0 && p->more <= PACE_MOST - PACE_FEW, "more %d", p->more);
@@ -10,7 +10,7 @@ static void check(const struct pace *p)
 
 hf_time pace_next(const struct pace *p, hf_time due, hf_dur slack)
 {
-    check(p);
+    pace_check(p);
     if (p->under_way == 0 || due.ns >= HF_TIME_NEVER.ns)
         return due;
     if (p->under_way < PACE_FEW)
@@ -21,13 +21,13 @@ hf_time pace_next(const struct pace *p, hf_time due, hf_dur slack)
 void pace_sent(struct pace *p)
 {
     p->under_way++;
-    check(p);
+    pace_check(p);
 }
 
 void pace_ended(struct pace *p, bool in_time, hf_dur late, hf_dur slack)
 {
     p->under_way--;
-    check(p);
+    pace_check(p);
     if (!in_time)
         p->more = 0;
     else if (late.ns > slack.ns)

@@ -26,19 +26,20 @@ static int pattern_sign(struct reader *r)
     }
 }
 
-static int name_sign(struct reader *r)
+static int pattern_name_sign(struct reader *r)
 {
     return r->at == r->end ? SIGN_END : (unsigned char)*r->at++;
 }
 
 /* One sign of a pattern that is no `*`. */
-static bool covers_sign(int sign, int other)
+static bool pattern_covers_sign(int sign, int other)
 {
     return sign == other || (sign == SIGN_ONE && other != SIGN_ANY);
 }
 
 /* Linear in practice: only the last `*` is ever tried again. */
-static bool covers(struct reader pattern, struct reader other, int (*next)(struct reader *))
+static bool pattern_covers_rest(struct reader pattern, struct reader other,
+                                int (*next)(struct reader *))
 {
     struct reader after_star = {0}, retry = {0};
 
@@ -49,7 +50,7 @@ static bool covers(struct reader pattern, struct reader other, int (*next)(struc
         if (sign == SIGN_ANY) {
             pattern = after_star = ahead;
             retry = other;
-        } else if (sign >= 0 && covers_sign(sign, seen)) {
+        } else if (sign >= 0 && pattern_covers_sign(sign, seen)) {
             pattern = ahead;
             other = rest;
         } else if (after_star.at) {
@@ -80,12 +81,12 @@ bool pattern_matches(const char *pattern, size_t len, const void *name, size_t n
 {
     const char *bytes = name;
 
-    return covers((struct reader){pattern, pattern + len}, (struct reader){bytes, bytes + name_len},
-                  name_sign);
+    return pattern_covers_rest((struct reader){pattern, pattern + len},
+                               (struct reader){bytes, bytes + name_len}, pattern_name_sign);
 }
 
 bool pattern_covers(const char *pattern, size_t len, const char *other, size_t other_len)
 {
-    return covers((struct reader){pattern, pattern + len},
-                  (struct reader){other, other + other_len}, pattern_sign);
+    return pattern_covers_rest((struct reader){pattern, pattern + len},
+                               (struct reader){other, other + other_len}, pattern_sign);
 }

@@ -16,7 +16,7 @@ void phases_init(struct phases *p, uint32_t random)
     p->offset_ns = p->random % PHASES_GRID.ns;
 }
 
-static uint32_t *load_at(struct phases *p, hf_time at)
+static uint32_t *phases_load_at(struct phases *p, hf_time at)
 {
     uint64_t number = (uint64_t)at.ns / PHASES_BUCKET_NS;
     uint32_t turn = (uint32_t)(number / PHASES_BUCKETS);
@@ -29,7 +29,7 @@ static uint32_t *load_at(struct phases *p, hf_time at)
 }
 
 /* Draws `draws` times from `least` to `most` and takes the one with the least load. */
-static hf_time draw(struct phases *p, hf_time least, hf_time most, int draws)
+static hf_time phases_draw(struct phases *p, hf_time least, hf_time most, int draws)
 {
     hf_time best = HF_TIME_NEVER;
 
@@ -41,28 +41,29 @@ static hf_time draw(struct phases *p, hf_time least, hf_time most, int draws)
 
         if (hf_time_since(most, least).ns > 10 * PHASES_GRID.ns)
             at.ns += PHASES_GRID.ns - (at.ns + p->offset_ns) % PHASES_GRID.ns;
-        if (i == 0 || *load_at(p, at) < *load_at(p, best))
+        if (i == 0 || *phases_load_at(p, at) < *phases_load_at(p, best))
             best = at;
     }
     return best;
 }
 
-static hf_time begin(struct phases *p, const struct timing *timing, hf_time a, hf_dur late,
-                     uint32_t held)
+static hf_time phases_begin(struct phases *p, const struct timing *timing, hf_time a, hf_dur late,
+                            uint32_t held)
 {
     hf_time mean = hf_time_add(a, timing->renew_after);
     hf_time most = hf_time_add(mean, hf_dur_scale(timing->renew_jitter, 1, 3));
-    hf_time at = draw(p, hf_time_sub(mean, timing->renew_jitter), most, DRAWS);
+    hf_time at = phases_draw(p, hf_time_sub(mean, timing->renew_jitter), most, DRAWS);
     uint64_t even = (uint64_t)held * PHASES_BUCKET_NS / (uint64_t)timing->renew_after.ns;
     bool crowded =
-        timing->renew_jitter.ns >= PHASES_BUCKET_NS && *load_at(p, at) > 2 * even + CROWD;
+        timing->renew_jitter.ns >= PHASES_BUCKET_NS && *phases_load_at(p, at) > 2 * even + CROWD;
 
     if (!crowded && late.ns <= timing->renew_jitter.ns)
         return at;
-    return draw(p, hf_time_add(a, hf_dur_scale(timing->renew_after, 2, 5)), most, DRAWS_MORE);
+    return phases_draw(p, hf_time_add(a, hf_dur_scale(timing->renew_after, 2, 5)), most,
+                       DRAWS_MORE);
 }
 
-static bool may_join(const struct timing *timing, hf_time begun, hf_time a)
+static bool phases_may_join(const struct timing *timing, hf_time begun, hf_time a)
 {
     hf_dur later = hf_time_since(a, begun);
 
@@ -79,14 +80,14 @@ hf_time phases_next(struct phases *p, const struct timing *timing, hf_time a, hf
     hf_assert(p->random != 0, "ttl_ms %u", (unsigned)ttl_ms);
     hf_assert(most >= 1, "held %u", (unsigned)held);
     if (p->open[i].ttl_ms != ttl_ms || p->open[i].members >= most ||
-        !may_join(timing, p->open[i].begun, a)) {
+        !phases_may_join(timing, p->open[i].begun, a)) {
         p->open[i].ttl_ms = ttl_ms;
         p->open[i].members = 0;
         p->open[i].begun = a;
-        p->open[i].at = begin(p, timing, a, late, held);
+        p->open[i].at = phases_begin(p, timing, a, late, held);
     }
     p->open[i].members++;
-    ++*load_at(p, p->open[i].at);
+    ++*phases_load_at(p, p->open[i].at);
     return p->open[i].at;
 }
 

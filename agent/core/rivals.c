@@ -7,7 +7,7 @@
 #define TAG_DIGITS 16
 
 /* Not 0. */
-static uint64_t tag_of(const char *id)
+static uint64_t rivals_tag_of(const char *id)
 {
     uint64_t tag = 0;
 
@@ -27,7 +27,7 @@ uint32_t rivals_seen(struct rivals *r, uint32_t slot, uint32_t generation, int n
         memset(tags, 0, (size_t)r->n * sizeof(*tags));
         words[0] = lease;
     }
-    tags[node] = tag_of(id);
+    tags[node] = rivals_tag_of(id);
     for (int i = 0; i < r->n; i++)
         if (tags[i] == tags[node])
             nodes |= UINT32_C(1) << i;

@@ -10,7 +10,7 @@ const char *right_word(enum right right)
 }
 
 /* The length of NAME where the name is NAME#0, NAME#1, ...; else its own. */
-static size_t length_without_slot(const char *name, size_t len)
+static size_t rules_length_without_slot(const char *name, size_t len)
 {
     size_t at = len;
 
@@ -19,16 +19,16 @@ static size_t length_without_slot(const char *name, size_t len)
     return at > 1 && at < len && name[at - 1] == '#' ? at - 1 : len;
 }
 
-static bool matches(const struct rule *rule, const char *name, size_t len)
+static bool rules_matches(const struct rule *rule, const char *name, size_t len)
 {
-    size_t base = length_without_slot(name, len);
+    size_t base = rules_length_without_slot(name, len);
 
     return pattern_matches(rule->text, rule->pattern_len, name, len) ||
            (base < len && pattern_matches(rule->text, rule->pattern_len, name, base));
 }
 
 /* The first place whose group is not less; `count`: there is none. */
-static size_t find_group(const uint32_t *groups, size_t count, uint32_t gid)
+static size_t rules_find_group(const uint32_t *groups, size_t count, uint32_t gid)
 {
     size_t from = 0;
 
@@ -43,22 +43,22 @@ static size_t find_group(const uint32_t *groups, size_t count, uint32_t gid)
     return from;
 }
 
-static bool has_group(const uint32_t *groups, size_t count, uint32_t gid)
+static bool rules_has_group(const uint32_t *groups, size_t count, uint32_t gid)
 {
-    size_t at = find_group(groups, count, gid);
+    size_t at = rules_find_group(groups, count, gid);
 
     return at < count && groups[at] == gid;
 }
 
 /* Rising, each once. */
-static size_t groups_of_rules(const struct rules *rules, uint32_t ret_groups[RULE_GROUPS_MAX])
+static size_t rules_groups_of_rules(const struct rules *rules, uint32_t ret_groups[RULE_GROUPS_MAX])
 {
     size_t count = 0;
 
     for (int i = 0; i < rules->count; i++)
         for (int j = 0; j < rules->rule[i].who_count; j++) {
             const struct who *who = &rules->rule[i].who[j];
-            size_t at = find_group(ret_groups, count, who->id);
+            size_t at = rules_find_group(ret_groups, count, who->id);
 
             if (who->kind != WHO_GROUP || (at < count && ret_groups[at] == who->id))
                 continue;
@@ -73,10 +73,10 @@ size_t rules_keep_groups(const struct rules *rules, uint32_t *groups, size_t cou
 {
     uint32_t named[RULE_GROUPS_MAX];
     bool has[RULE_GROUPS_MAX] = {false};
-    size_t named_count = groups_of_rules(rules, named), kept = 0;
+    size_t named_count = rules_groups_of_rules(rules, named), kept = 0;
 
     for (size_t i = 0; named_count && i < count; i++) {
-        size_t at = find_group(named, named_count, groups[i]);
+        size_t at = rules_find_group(named, named_count, groups[i]);
 
         if (at < named_count && named[at] == groups[i])
             has[at] = true;
@@ -87,25 +87,26 @@ size_t rules_keep_groups(const struct rules *rules, uint32_t *groups, size_t cou
     return kept;
 }
 
-static bool is_in_group(const struct caller *caller, uint32_t gid)
+static bool rules_is_in_group(const struct caller *caller, uint32_t gid)
 {
-    return caller->gid == gid || has_group(caller->groups, caller->group_count, gid);
+    return caller->gid == gid || rules_has_group(caller->groups, caller->group_count, gid);
 }
 
-static bool names(const struct rule *rule, const struct caller *caller)
+static bool rules_names(const struct rule *rule, const struct caller *caller)
 {
     for (int i = 0; i < rule->who_count; i++) {
         const struct who *who = &rule->who[i];
 
         if (who->kind == WHO_EVERYONE || (who->kind == WHO_USER && who->id == caller->uid) ||
-            (who->kind == WHO_GROUP && is_in_group(caller, who->id)))
+            (who->kind == WHO_GROUP && rules_is_in_group(caller, who->id)))
             return true;
     }
     return false;
 }
 
-static bool allow(const struct rules *rules, enum right right, const void *name, size_t name_len,
-                  const struct caller *caller, const struct rule **ret_rule)
+static bool rules_allow_by(const struct rules *rules, enum right right, const void *name,
+                           size_t name_len, const struct caller *caller,
+                           const struct rule **ret_rule)
 {
     *ret_rule = NULL;
     if (caller->trusted)
@@ -113,10 +114,10 @@ static bool allow(const struct rules *rules, enum right right, const void *name,
     for (int i = 0; i < rules->count; i++) {
         const struct rule *rule = &rules->rule[i];
 
-        if (!(rule->rights & right) || !matches(rule, name, name_len))
+        if (!(rule->rights & right) || !rules_matches(rule, name, name_len))
             continue;
         *ret_rule = rule;
-        return names(rule, caller);
+        return rules_names(rule, caller);
     }
     return right != RIGHT_FORCE;
 }
@@ -126,8 +127,9 @@ bool rules_allow(const struct rules *rules, enum right right, const void *name, 
 {
     const struct rule *other;
 
-    return allow(rules, right, name, name_len, caller, ret_rule) ||
-           (right == RIGHT_SEE && allow(rules, RIGHT_FORCE, name, name_len, caller, &other));
+    return rules_allow_by(rules, right, name, name_len, caller, ret_rule) ||
+           (right == RIGHT_SEE &&
+            rules_allow_by(rules, RIGHT_FORCE, name, name_len, caller, &other));
 }
 
 const struct rule *rules_before(const struct rules *rules, const struct rule *rule)

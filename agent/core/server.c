@@ -4,39 +4,40 @@
 
 #include "shm/assert.h"
 
-static void set(char *to, const char *run_id)
+static void server_set(char *to, const char *run_id)
 {
     *stpncpy(to, run_id, TRUST_RUN_ID_LEN) = '\0';
 }
 
-static bool is_same(const char *run_id, const char *other)
+static bool server_is_same(const char *run_id, const char *other)
 {
     return run_id[0] != '\0' && strcmp(run_id, other) == 0;
 }
 
-static bool may_be_alike(const struct server *one, const struct server *other)
+static bool server_may_be_alike(const struct server *one, const struct server *other)
 {
-    return is_same(one->run_id, other->run_id) || is_same(one->run_id, other->before) ||
-           is_same(one->before, other->run_id) || is_same(one->before, other->before);
+    return server_is_same(one->run_id, other->run_id) ||
+           server_is_same(one->run_id, other->before) ||
+           server_is_same(one->before, other->run_id) || server_is_same(one->before, other->before);
 }
 
-static void look(struct servers *s)
+static void server_look(struct servers *s)
 {
     s->alike = false;
     for (int i = 0; i < HF_NODES_MAX; i++)
         for (int k = 0; k < i; k++)
-            s->alike |= may_be_alike(&s->node[i], &s->node[k]);
+            s->alike |= server_may_be_alike(&s->node[i], &s->node[k]);
 }
 
 void servers_meet(struct servers *s, int node, const char *run_id)
 {
     hf_assert(node >= 0 && node < HF_NODES_MAX, "node %d", node);
     s->node[node] = (struct server){.since = HF_TIME_PAST};
-    set(s->node[node].run_id, run_id);
-    look(s);
+    server_set(s->node[node].run_id, run_id);
+    server_look(s);
 }
 
-static void move(struct server *server, const char *run_id, hf_dur least, hf_time now)
+static void server_move(struct server *server, const char *run_id, hf_dur least, hf_time now)
 {
     bool voteless = hf_time_before(now, hf_time_add(server->since, least));
 
@@ -57,35 +58,37 @@ void servers_on_run_id(struct servers *s, int node, const char *run_id, hf_dur l
     if (strcmp(server->run_id, run_id) == 0)
         return;
     if (server->run_id[0])
-        move(server, run_id, least, now);
-    set(server->run_id, run_id);
-    look(s);
+        server_move(server, run_id, least, now);
+    server_set(server->run_id, run_id);
+    server_look(s);
 }
 
 /* A vote that was sent before the node led where it leads now. */
-static bool is_early(const struct server *server, hf_time a)
+static bool server_is_early(const struct server *server, hf_time a)
 {
     return server->before[0] && hf_time_before(a, server->since);
 }
 
-static const char *giver(const struct server *server, hf_time a)
+static const char *server_giver(const struct server *server, hf_time a)
 {
-    return is_early(server, a) ? server->before : server->run_id;
+    return server_is_early(server, a) ? server->before : server->run_id;
 }
 
 /* (!) A server is followed at `one` by the one that is there now: the vote of `one` was sent before that, and the other one to
  * it; or after it, and the other one before. Two addresses that were swapped are no such thing. */
-static bool is_followed(const struct server *one, hf_time a, const struct server *other, hf_time b)
+static bool server_is_followed(const struct server *one, hf_time a, const struct server *other,
+                               hf_time b)
 {
-    if (is_early(one, a))
-        return !is_early(other, b) && is_same(one->run_id, other->run_id);
-    return hf_time_before(b, one->since) && is_same(one->before, giver(other, b));
+    if (server_is_early(one, a))
+        return !server_is_early(other, b) && server_is_same(one->run_id, other->run_id);
+    return hf_time_before(b, one->since) && server_is_same(one->before, server_giver(other, b));
 }
 
-static bool are_one(const struct server *one, hf_time a, const struct server *other, hf_time b)
+static bool server_are_one(const struct server *one, hf_time a, const struct server *other,
+                           hf_time b)
 {
-    return is_same(giver(one, a), giver(other, b)) || is_followed(one, a, other, b) ||
-           is_followed(other, b, one, a);
+    return server_is_same(server_giver(one, a), server_giver(other, b)) ||
+           server_is_followed(one, a, other, b) || server_is_followed(other, b, one, a);
 }
 
 void servers_twins(const struct servers *s, const hf_time *a, int count, struct twins *ret_twins)
@@ -96,13 +99,13 @@ void servers_twins(const struct servers *s, const hf_time *a, int count, struct 
         return;
     for (int i = 0; i < count; i++)
         for (int k = 0; k < i; k++)
-            if (are_one(&s->node[i], a ? a[i] : HF_TIME_NEVER, &s->node[k],
-                        a ? a[k] : HF_TIME_NEVER))
+            if (server_are_one(&s->node[i], a ? a[i] : HF_TIME_NEVER, &s->node[k],
+                               a ? a[k] : HF_TIME_NEVER))
                 twins_pair(ret_twins, i, k);
 }
 
-static void twins_of_votes(const struct servers *s, const hf_time *d, hf_dur span, int count,
-                           struct twins *ret_twins)
+static void server_twins_of_votes(const struct servers *s, const hf_time *d, hf_dur span, int count,
+                                  struct twins *ret_twins)
 {
     hf_time a[HF_NODES_MAX];
 
@@ -115,7 +118,7 @@ hf_time servers_validity(const struct servers *s, const hf_time *d, hf_dur span,
 {
     struct twins twins;
 
-    twins_of_votes(s, d, span, count, &twins);
+    server_twins_of_votes(s, d, span, count, &twins);
     return twins_validity(&twins, d, count, q);
 }
 
@@ -127,7 +130,7 @@ int servers_votes(const struct servers *s, const hf_time *d, hf_dur span, int co
     for (int i = 0; i < count; i++)
         if (hf_time_before(now, d[i]))
             votes |= UINT32_C(1) << i;
-    twins_of_votes(s, d, span, count, &twins);
+    server_twins_of_votes(s, d, span, count, &twins);
     return twins_count(&twins, votes);
 }
 
@@ -142,7 +145,7 @@ int servers_count(const struct servers *s, uint32_t nodes)
 int servers_twin(const struct servers *s, int node)
 {
     for (int i = 0; i < HF_NODES_MAX; i++)
-        if (i != node && is_same(s->node[node].run_id, s->node[i].run_id))
+        if (i != node && server_is_same(s->node[node].run_id, s->node[i].run_id))
             return i;
     return -1;
 }

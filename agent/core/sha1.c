@@ -1,6 +1,6 @@
 #include "agent/core/sha1.h"
 
-static uint32_t rotate(uint32_t x, int by)
+static uint32_t sha1_rotate(uint32_t x, int by)
 {
     return x << by | x >> (32 - by);
 }
@@ -14,17 +14,17 @@ static void sha1_block(struct sha1 *s)
         w[i] = (uint32_t)s->block[4 * i] << 24 | (uint32_t)s->block[4 * i + 1] << 16 |
                (uint32_t)s->block[4 * i + 2] << 8 | s->block[4 * i + 3];
     for (int i = 16; i < 80; i++)
-        w[i] = rotate(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
+        w[i] = sha1_rotate(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
     for (int i = 0; i < 80; i++) {
         uint32_t f = i < 20   ? (b & c) | (~b & d)
                      : i < 40 ? b ^ c ^ d
                      : i < 60 ? (b & c) | (b & d) | (c & d)
                               : b ^ c ^ d;
-        uint32_t t = rotate(a, 5) + f + e + k[i / 20] + w[i];
+        uint32_t t = sha1_rotate(a, 5) + f + e + k[i / 20] + w[i];
 
         e = d;
         d = c;
-        c = rotate(b, 30);
+        c = sha1_rotate(b, 30);
         b = a;
         a = t;
     }

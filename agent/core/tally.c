@@ -13,7 +13,7 @@ void tally_init(struct tally *t, int n, int q)
     t->q = q;
 }
 
-static void check(const struct tally *t, int node)
+static void tally_check(const struct tally *t, int node)
 {
     hf_assert(t->n >= 1 && t->n <= HF_NODES_MAX, "n %d", t->n);
     hf_assert(t->q >= 1 && t->q <= t->n, "q %d, n %d", t->q, t->n);
@@ -24,59 +24,59 @@ static void check(const struct tally *t, int node)
 
 void tally_silent(struct tally *t, int node)
 {
-    check(t, node);
+    tally_check(t, node);
     t->node[node].word = TALLY_SILENT;
 }
 
 void tally_no_key(struct tally *t, int node)
 {
-    check(t, node);
+    tally_check(t, node);
     t->node[node].word = TALLY_NO_KEY;
 }
 
 void tally_key(struct tally *t, int node, const char *id, int64_t pttl_ms)
 {
-    check(t, node);
+    tally_check(t, node);
     t->node[node].word = TALLY_A_KEY;
     snprintf(t->node[node].id, sizeof(t->node[node].id), "%s", id);
     t->node[node].pttl_ms = pttl_ms;
 }
 
-static uint32_t bit(int node)
+static uint32_t tally_bit(int node)
 {
     return UINT32_C(1) << node;
 }
 
-static uint32_t words(const struct tally *t, enum tally_word word)
+static uint32_t tally_words(const struct tally *t, enum tally_word word)
 {
     uint32_t nodes = 0;
 
     for (int i = 0; i < t->n; i++)
         if (t->node[i].word == word)
-            nodes |= bit(i);
+            nodes |= tally_bit(i);
     return nodes;
 }
 
-static bool same_key(const struct tally *t, int a, int b)
+static bool tally_same_key(const struct tally *t, int a, int b)
 {
     return t->node[a].word == TALLY_A_KEY && t->node[b].word == TALLY_A_KEY &&
            strcmp(t->node[a].id, t->node[b].id) == 0;
 }
 
-static uint32_t alike(const struct tally *t, int node)
+static uint32_t tally_alike(const struct tally *t, int node)
 {
     uint32_t nodes = 0;
 
     for (int i = 0; i < t->n; i++)
-        if (same_key(t, node, i))
-            nodes |= bit(i);
+        if (tally_same_key(t, node, i))
+            nodes |= tally_bit(i);
     return nodes;
 }
 
 int tally_count(const struct tally *t, int node)
 {
-    check(t, node);
-    return twins_count(&t->twins, alike(t, node));
+    tally_check(t, node);
+    return twins_count(&t->twins, tally_alike(t, node));
 }
 
 int tally_leader(const struct tally *t)
@@ -92,15 +92,15 @@ int tally_leader(const struct tally *t)
 
 bool tally_complete(const struct tally *t)
 {
-    return words(t, TALLY_NO_WORD) == 0;
+    return tally_words(t, TALLY_NO_WORD) == 0;
 }
 
 int tally_answered(const struct tally *t)
 {
-    return __builtin_popcount(words(t, TALLY_NO_KEY) | words(t, TALLY_A_KEY));
+    return __builtin_popcount(tally_words(t, TALLY_NO_KEY) | tally_words(t, TALLY_A_KEY));
 }
 
-static bool decides(const struct tally *t, uint32_t nodes)
+static bool tally_decides(const struct tally *t, uint32_t nodes)
 {
     return twins_count(&t->twins, nodes) >= t->q;
 }
@@ -108,18 +108,18 @@ static bool decides(const struct tally *t, uint32_t nodes)
 enum tally_outcome tally_decide(const struct tally *t)
 {
     int leader = tally_leader(t);
-    uint32_t most = leader < 0 ? 0 : alike(t, leader);
-    uint32_t without = words(t, TALLY_NO_KEY);
-    uint32_t missing = words(t, TALLY_NO_WORD) | words(t, TALLY_SILENT);
+    uint32_t most = leader < 0 ? 0 : tally_alike(t, leader);
+    uint32_t without = tally_words(t, TALLY_NO_KEY);
+    uint32_t missing = tally_words(t, TALLY_NO_WORD) | tally_words(t, TALLY_SILENT);
 
     hf_assert((most & without) == 0 && ((most | without) & missing) == 0,
               "a node counts twice: %x, %x, %x", (unsigned)most, (unsigned)without,
               (unsigned)missing);
-    if (decides(t, most))
+    if (tally_decides(t, most))
         return TALLY_HELD;
-    if (decides(t, without))
+    if (tally_decides(t, without))
         return TALLY_FREE;
-    if (!decides(t, most | missing) && !decides(t, without | missing))
+    if (!tally_decides(t, most | missing) && !tally_decides(t, without | missing))
         return TALLY_SPLIT;
     return tally_complete(t) ? TALLY_UNKNOWN : TALLY_OPEN;
 }
@@ -133,7 +133,7 @@ int64_t tally_lapse_ms(const struct tally *t, int node)
         return -1;
     for (int i = 0; i < t->n; i++) {
         left[i] = HF_TIME_PAST;
-        if (same_key(t, node, i))
+        if (tally_same_key(t, node, i))
             left[i] = t->node[i].pttl_ms < 0 ? HF_TIME_NEVER : (hf_time){t->node[i].pttl_ms};
     }
     until = twins_validity(&t->twins, left, t->n, count < t->q ? count : t->q);

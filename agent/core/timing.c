@@ -8,29 +8,29 @@
 #define SHORT_HOLD   hf_ms(50)
 #define TTL_MAX_MOST hf_ms(24 * 60 * 60 * INT64_C(1000))
 
-static double as_ms(hf_dur d)
+static double timing_as_ms(hf_dur d)
 {
     return (double)d.ns / HF_NS_PER_MS;
 }
 
 /* When two attempts to renew have certainly been made, counted from the last hit. */
-static hf_dur two_attempts(const struct timing *t)
+static hf_dur timing_two_attempts(const struct timing *t)
 {
     return hf_ns(t->renew_after.ns + t->renew_jitter.ns + 2 * t->attempt.ns);
 }
 
 /* When the lease becomes `losing`, counted from the hit that gave V. */
-static hf_dur losing_after(const struct timing *t)
+static hf_dur timing_losing_after(const struct timing *t)
 {
     return hf_ns(t->span.ns - t->losing_before.ns);
 }
 
-static bool renewals_fit(const struct timing *t)
+static bool timing_renewals_fit(const struct timing *t)
 {
-    return two_attempts(t).ns < losing_after(t).ns;
+    return timing_two_attempts(t).ns < timing_losing_after(t).ns;
 }
 
-static bool kill_fits(const struct timing *t)
+static bool timing_kill_fits(const struct timing *t)
 {
     return t->kill_before.ns >= KILL_LEAST.ns;
 }
@@ -41,7 +41,7 @@ hf_dur timing_ttl_min(void)
 
     for (;; ms++) {
         struct timing t = timing_of(hf_ms(ms));
-        if (renewals_fit(&t) && kill_fits(&t))
+        if (timing_renewals_fit(&t) && timing_kill_fits(&t))
             return t.ttl;
     }
 }
@@ -52,16 +52,17 @@ int timing_derive(hf_dur ttl, hf_dur ttl_max, struct timing *ret_timing, char *w
 
     if (ttl.ns <= 0) {
         snprintf(why, why_size, "use a TTL of at least %.0f ms: it must be above 0",
-                 as_ms(timing_ttl_min()));
+                 timing_as_ms(timing_ttl_min()));
         return HF_ETTL;
     }
     if (ttl.ns % HF_NS_PER_MS != 0) {
-        snprintf(why, why_size, "use whole milliseconds for the TTL, not %.6f ms", as_ms(ttl));
+        snprintf(why, why_size, "use whole milliseconds for the TTL, not %.6f ms",
+                 timing_as_ms(ttl));
         return HF_ETTL;
     }
     if (ttl_max.ns > TTL_MAX_MOST.ns) {
         snprintf(why, why_size, "use a ttl_max of at most %.0f ms (24 h), not %.0f ms",
-                 as_ms(TTL_MAX_MOST), as_ms(ttl_max));
+                 timing_as_ms(TTL_MAX_MOST), timing_as_ms(ttl_max));
         return HF_ETTL;
     }
     if (ttl.ns > ttl_max.ns) {
@@ -69,24 +70,25 @@ int timing_derive(hf_dur ttl, hf_dur ttl_max, struct timing *ret_timing, char *w
             why, why_size,
             "use a TTL of at most %.0f ms, the fleet's ttl_max, not %.0f ms, or a larger ttl_max "
             "in the whole fleet",
-            as_ms(ttl_max), as_ms(ttl));
+            timing_as_ms(ttl_max), timing_as_ms(ttl));
         return HF_ETTL;
     }
     t = timing_of(ttl);
-    if (!renewals_fit(&t)) {
+    if (!timing_renewals_fit(&t)) {
         snprintf(
             why, why_size,
             "use a TTL of at least %.0f ms, not %.0f ms: two attempts to renew need %.1f ms and "
             "would have %.1f ms (1.1 T/3 + 2 max(T/15, 50 ms) < 0.99 T - 2 ms - 0.3 T)",
-            as_ms(timing_ttl_min()), as_ms(ttl), as_ms(two_attempts(&t)), as_ms(losing_after(&t)));
+            timing_as_ms(timing_ttl_min()), timing_as_ms(ttl),
+            timing_as_ms(timing_two_attempts(&t)), timing_as_ms(timing_losing_after(&t)));
         return HF_ETTL;
     }
-    if (!kill_fits(&t)) {
+    if (!timing_kill_fits(&t)) {
         snprintf(
             why, why_size,
             "use a TTL of at least %.0f ms, not %.0f ms: it leaves %.1f ms from SIGKILL to the "
             "end of the validity, too few (0.1 T >= 50 ms)",
-            as_ms(timing_ttl_min()), as_ms(ttl), as_ms(t.kill_before));
+            timing_as_ms(timing_ttl_min()), timing_as_ms(ttl), timing_as_ms(t.kill_before));
         return HF_ETTL;
     }
     *ret_timing = t;

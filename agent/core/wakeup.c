@@ -14,12 +14,12 @@
 #define SPLIT_RTTS  8
 #define SPLITS_MOST 8
 
-static uint32_t bit(int node)
+static uint32_t wakeup_bit(int node)
 {
     return UINT32_C(1) << node;
 }
 
-static int count(uint32_t nodes)
+static int wakeup_count(uint32_t nodes)
 {
     int found = 0;
 
@@ -28,7 +28,7 @@ static int count(uint32_t nodes)
     return found;
 }
 
-static void check(const struct wakeup *w)
+static void wakeup_check(const struct wakeup *w)
 {
     const uint32_t nodes = (UINT32_C(1) << w->n) - 1;
 
@@ -43,9 +43,9 @@ static void check(const struct wakeup *w)
               w->splits, w->splits_before);
 }
 
-static void check_node(const struct wakeup *w, int node)
+static void wakeup_check_node(const struct wakeup *w, int node)
 {
-    check(w);
+    wakeup_check(w);
     hf_assert(node >= 0 && node < w->n, "node %d of %d", node, w->n);
 }
 
@@ -70,28 +70,28 @@ void wakeup_round(struct wakeup *w)
 
 /* (!) A notice that came after the command was sent may be of a change after it: the node does not
  * count as armed, and is queried. */
-static void answered(struct wakeup *w, int node, bool tracked, hf_time sent)
+static void wakeup_answered(struct wakeup *w, int node, bool tracked, hf_time sent)
 {
     bool late = !hf_time_before(w->told_at[node], sent);
 
-    check_node(w, node);
-    w->querying &= ~bit(node);
-    w->free &= ~bit(node);
-    w->lasting &= ~bit(node);
+    wakeup_check_node(w, node);
+    w->querying &= ~wakeup_bit(node);
+    w->free &= ~wakeup_bit(node);
+    w->lasting &= ~wakeup_bit(node);
     w->expires[node] = HF_TIME_NEVER;
     if (late)
         return;
-    w->told &= ~bit(node);
-    w->unarmed &= ~bit(node);
-    w->armed = tracked ? w->armed | bit(node) : w->armed & ~bit(node);
+    w->told &= ~wakeup_bit(node);
+    w->unarmed &= ~wakeup_bit(node);
+    w->armed = tracked ? w->armed | wakeup_bit(node) : w->armed & ~wakeup_bit(node);
 }
 
 void wakeup_held(struct wakeup *w, int node, int64_t pttl_ms, bool tracked, hf_time sent,
                  hf_time now)
 {
-    answered(w, node, tracked, sent);
+    wakeup_answered(w, node, tracked, sent);
     if (pttl_ms == -1)
-        w->lasting |= bit(node);
+        w->lasting |= wakeup_bit(node);
     /* Compared in milliseconds: another's PTTL may be too large for nanoseconds. */
     else if (pttl_ms >= 0 && pttl_ms < hf_dur_ms(WAKEUP_SLEEP_MOST))
         w->expires[node] = hf_time_add(now, hf_ms(pttl_ms));
@@ -101,64 +101,64 @@ void wakeup_held(struct wakeup *w, int node, int64_t pttl_ms, bool tracked, hf_t
 
 void wakeup_free(struct wakeup *w, int node, bool tracked, hf_time sent)
 {
-    answered(w, node, tracked, sent);
-    if (!(w->told & bit(node)))
-        w->free |= bit(node);
+    wakeup_answered(w, node, tracked, sent);
+    if (!(w->told & wakeup_bit(node)))
+        w->free |= wakeup_bit(node);
 }
 
 void wakeup_query(struct wakeup *w, int node, hf_time now)
 {
-    check_node(w, node);
-    w->querying |= bit(node);
+    wakeup_check_node(w, node);
+    w->querying |= wakeup_bit(node);
     w->queried_at[node] = now;
 }
 
 void wakeup_unanswered(struct wakeup *w, int node)
 {
-    check_node(w, node);
-    w->querying &= ~bit(node);
-    w->told &= ~bit(node); /* it will be polled */
-    w->unarmed &= ~bit(node);
-    w->armed &= ~bit(node);
+    wakeup_check_node(w, node);
+    w->querying &= ~wakeup_bit(node);
+    w->told &= ~wakeup_bit(node); /* it will be polled */
+    w->unarmed &= ~wakeup_bit(node);
+    w->armed &= ~wakeup_bit(node);
 }
 
 void wakeup_told(struct wakeup *w, int node, hf_time now)
 {
-    check_node(w, node);
+    wakeup_check_node(w, node);
     w->told_at[node] = now;
-    w->told |= bit(node);
-    w->armed &= ~bit(node);
-    w->free &= ~bit(node);
+    w->told |= wakeup_bit(node);
+    w->armed &= ~wakeup_bit(node);
+    w->free &= ~wakeup_bit(node);
 }
 
 void wakeup_telling(struct wakeup *w, int node, bool can)
 {
-    check_node(w, node);
-    w->armed &= ~bit(node);
-    w->unarmed = can ? w->unarmed | bit(node) : w->unarmed & ~bit(node);
+    wakeup_check_node(w, node);
+    w->armed &= ~wakeup_bit(node);
+    w->unarmed = can ? w->unarmed | wakeup_bit(node) : w->unarmed & ~wakeup_bit(node);
 }
 
 void wakeup_granted(struct wakeup *w, int node)
 {
-    check_node(w, node);
-    w->armed &= ~bit(node);
-    w->free &= ~bit(node);
+    wakeup_check_node(w, node);
+    w->armed &= ~wakeup_bit(node);
+    w->free &= ~wakeup_bit(node);
 }
 
 /* When q nodes have no key any more, if nobody extends one; NEVER: too few of the
  * keys expire. */
-static hf_time expiry(const struct wakeup *w, hf_time now)
+static hf_time wakeup_expiry(const struct wakeup *w, hf_time now)
 {
     hf_time at[HF_NODES_MAX];
 
     for (int i = 0; i < w->n; i++)
-        at[i] = w->free & bit(i) ? now : w->expires[i];
+        at[i] = w->free & wakeup_bit(i) ? now : w->expires[i];
     return validity_qth(at, w->n, w->n - w->q + 1); /* the q-th smallest */
 }
 
 /* (!) Drawn once: a program that takes and releases the lock all the time causes queries all the
  * time, and each would draw anew. */
-static hf_time once(hf_time *drawn, hf_dur delay, hf_time now)
+static hf_time wakeup_once(hf_time *drawn, hf_dur delay, hf_time now)
 {
     if (drawn->ns == HF_TIME_NEVER.ns)
         *drawn = hf_time_add(now, delay);
@@ -167,22 +167,24 @@ static hf_time once(hf_time *drawn, hf_dur delay, hf_time now)
 
 void wakeup_rest(struct wakeup *w, uint32_t random, hf_time now)
 {
-    hf_time at = expiry(w, now);
+    hf_time at = wakeup_expiry(w, now);
     hf_time expired = at.ns == HF_TIME_NEVER.ns
                           ? at
                           : hf_time_add(at, draw_between(EXPIRED_MIN, EXPIRED_MAX, random));
 
     if (w->split)
         return;
-    if (w->n - count(w->lasting) < w->q)
-        w->poll = once(&w->lasting_poll, draw_between(LASTING_MIN, LASTING_MAX, random), now);
-    else if (count(w->armed | w->told) < w->q)
-        w->poll = hf_time_min(once(&w->deaf_poll, backoff_contend(-1, random), now), expired);
+    if (w->n - wakeup_count(w->lasting) < w->q)
+        w->poll =
+            wakeup_once(&w->lasting_poll, draw_between(LASTING_MIN, LASTING_MAX, random), now);
+    else if (wakeup_count(w->armed | w->told) < w->q)
+        w->poll =
+            hf_time_min(wakeup_once(&w->deaf_poll, backoff_contend(-1, random), now), expired);
     else
-        w->poll = hf_time_min(expired, once(&w->last_poll, WAKEUP_SLEEP_MOST, now));
+        w->poll = hf_time_min(expired, wakeup_once(&w->last_poll, WAKEUP_SLEEP_MOST, now));
 }
 
-static void split(struct wakeup *w, hf_dur rtt, uint32_t random, hf_time now)
+static void wakeup_split(struct wakeup *w, hf_dur rtt, uint32_t random, hf_time now)
 {
     hf_dur window = hf_dur_max(SPLIT_LEAST, hf_ns(SPLIT_RTTS * rtt.ns));
 
@@ -202,7 +204,7 @@ void wakeup_lost(struct wakeup *w, uint32_t won, bool winner, hf_dur rtt, uint32
     w->free |= won & ~w->told;
     w->splits_before = w->splits;
     if (won && !winner) {
-        split(w, rtt, random, now);
+        wakeup_split(w, rtt, random, now);
         return;
     }
     w->splits = w->splits ? w->splits - 1 : 0;
@@ -214,42 +216,43 @@ void wakeup_won_late(struct wakeup *w, int node, bool winner, hf_dur rtt, uint32
 {
     wakeup_granted(w, node);
     if (winner) {
-        w->unarmed |= bit(node) & ~w->told;
+        w->unarmed |= wakeup_bit(node) & ~w->told;
         return;
     }
-    w->free |= bit(node) & ~w->told;
+    w->free |= wakeup_bit(node) & ~w->told;
     if (w->split)
         return;
     w->splits = w->splits_before; /* it was no round without a split */
-    split(w, rtt, random, now);
+    wakeup_split(w, rtt, random, now);
 }
 
 /* When the node is to be queried; NEVER: no need. */
-static hf_time query_at(const struct wakeup *w, int node)
+static hf_time wakeup_query_at(const struct wakeup *w, int node)
 {
     hf_time next = hf_time_add(w->queried_at[node], WAKEUP_QUERY_EVERY);
 
-    if (!((w->told | w->unarmed) & ~w->querying & bit(node)))
+    if (!((w->told | w->unarmed) & ~w->querying & wakeup_bit(node)))
         return HF_TIME_NEVER;
-    return w->told & bit(node) ? hf_time_max(hf_time_add(w->told_at[node], WAKEUP_GATHER), next)
-                               : next;
+    return w->told & wakeup_bit(node)
+               ? hf_time_max(hf_time_add(w->told_at[node], WAKEUP_GATHER), next)
+               : next;
 }
 
 struct wakeup_plan wakeup_next(const struct wakeup *w, uint32_t voting, hf_time now)
 {
     struct wakeup_plan plan = {WAKEUP_WAIT, 0, w->poll};
 
-    check(w);
-    if (count((w->told | w->free) & voting) >= w->q) {
+    wakeup_check(w);
+    if (wakeup_count((w->told | w->free) & voting) >= w->q) {
         plan.step = hf_time_reached(now, w->not_before) ? WAKEUP_ROUND : WAKEUP_WAIT;
         plan.at = w->not_before;
         return plan;
     }
     for (int i = 0; i < w->n; i++) {
-        hf_time at = query_at(w, i);
+        hf_time at = wakeup_query_at(w, i);
 
         if (hf_time_reached(now, at))
-            plan.nodes |= bit(i);
+            plan.nodes |= wakeup_bit(i);
         else
             plan.at = hf_time_min(plan.at, at);
     }

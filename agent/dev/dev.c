@@ -32,7 +32,7 @@ static const int passed_on[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUS
 /* --- signals ---------------------------------------------------------------------------------- */
 
 /* From before the fork on: none is lost, and none ends the wrapper before the agent. */
-static bool take_over_signals(struct wrapper *w)
+static bool dev_take_over_signals(struct wrapper *w)
 {
     sigset_t set;
 
@@ -47,20 +47,20 @@ static bool take_over_signals(struct wrapper *w)
     return true;
 }
 
-static void reap(struct wrapper *w)
+static void dev_reap(struct wrapper *w)
 {
     if (w->agent > 0 && waitpid(w->agent, &w->status, WNOHANG) == w->agent)
         w->agent = 0;
     dev_nodes_reap(&w->nodes);
 }
 
-static void take_signals(struct wrapper *w)
+static void dev_take_signals(struct wrapper *w)
 {
     struct signalfd_siginfo info;
 
     while (read(w->signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
         if (info.ssi_signo == SIGCHLD)
-            reap(w);
+            dev_reap(w);
         else if (w->agent > 0)
             (void)kill(w->agent, (int)info.ssi_signo);
     }
@@ -68,7 +68,7 @@ static void take_signals(struct wrapper *w)
 
 /* --- the agent -------------------------------------------------------------------------------- */
 
-static void become_agent(struct wrapper *w, pid_t wrapper, int (*agent)(void *arg), void *arg)
+static void dev_become_agent(struct wrapper *w, pid_t wrapper, int (*agent)(void *arg), void *arg)
 {
     /* (!) The wrapper may be gone before the first of these two lines. */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -80,32 +80,32 @@ static void become_agent(struct wrapper *w, pid_t wrapper, int (*agent)(void *ar
     exit(agent(arg));
 }
 
-static int start_agent(struct wrapper *w, int (*agent)(void *arg), void *arg)
+static int dev_start_agent(struct wrapper *w, int (*agent)(void *arg), void *arg)
 {
     pid_t wrapper = getpid(), pid = fork();
 
     if (pid < 0)
         return HF_ESYS;
     if (pid == 0)
-        become_agent(w, wrapper, agent, arg);
+        dev_become_agent(w, wrapper, agent, arg);
     w->agent = pid;
     return HF_OK;
 }
 
-static void wait_for_agent(struct wrapper *w)
+static void dev_wait_for_agent(struct wrapper *w)
 {
     struct pollfd polls[] = {{.fd = w->signals, .events = POLLIN},
                              {.fd = w->relay.fd, .events = POLLIN}};
 
-    reap(w); /* those that ended before SIGCHLD was ours */
+    dev_reap(w); /* those that ended before SIGCHLD was ours */
     while (w->agent > 0) {
         (void)poll(polls, sizeof(polls) / sizeof(polls[0]), -1);
-        take_signals(w);
+        dev_take_signals(w);
         relay_pass(&w->relay);
     }
 }
 
-static void end_by(int number)
+static void dev_end_by(int number)
 {
     const struct rlimit none = {0};
     sigset_t set;
@@ -142,12 +142,12 @@ int dev_run(struct config *config, const char *dir, int (*agent)(void *arg), voi
         rc = HF_ESYS;
         goto error_nodes;
     }
-    if (!take_over_signals(&w) || start_agent(&w, agent, arg) < 0) {
+    if (!dev_take_over_signals(&w) || dev_start_agent(&w, agent, arg) < 0) {
         snprintf(why, why_size, "--dev cannot start the agent: %s", strerror(errno));
         rc = HF_ESYS;
         goto error_relay;
     }
-    wait_for_agent(&w);
+    dev_wait_for_agent(&w);
     if (WIFSIGNALED(w.status))
         log_error("the agent was ended by signal %d (%s)", WTERMSIG(w.status),
                   strsignal(WTERMSIG(w.status)));
@@ -159,7 +159,7 @@ error_relay:
 error_nodes:
     dev_nodes_stop(&w.nodes);
     if (rc == HF_OK && WIFSIGNALED(w.status))
-        end_by(WTERMSIG(w.status));
+        dev_end_by(WTERMSIG(w.status));
     if (rc == HF_OK)
         *ret_exit = WEXITSTATUS(w.status);
     return rc;

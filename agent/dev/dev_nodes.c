@@ -29,7 +29,7 @@
 /* --- directories ------------------------------------------------------------------------------ */
 
 /* The directory has only one level: sockets and logs. */
-static void remove_dir(const char *path)
+static void nodes_remove_dir(const char *path)
 {
     DIR *dir = opendir(path);
     struct dirent *entry;
@@ -60,7 +60,7 @@ void dev_nodes_clean(const char *path)
             continue;
         snprintf(old, sizeof(old), "%s/%s", path, entry->d_name);
         log_info("removing the private nodes of an earlier agent: %s", old);
-        remove_dir(old);
+        nodes_remove_dir(old);
     }
     (void)closedir(dir);
 }
@@ -68,7 +68,8 @@ void dev_nodes_clean(const char *path)
 /* --- one server ------------------------------------------------------------------------------- */
 
 /* In the child. A failure is told through the pipe `report`. */
-static void become_server(const struct dev_nodes *nodes, int number, pid_t wrapper, int report)
+static void nodes_become_server(const struct dev_nodes *nodes, int number, pid_t wrapper,
+                                int report)
 {
     char socket_path[700], log_path[700];
     char *argv[] = {SERVER,         "--port",    "0",
@@ -104,7 +105,7 @@ static void become_server(const struct dev_nodes *nodes, int number, pid_t wrapp
     _exit(127);
 }
 
-static int start_server(struct dev_nodes *nodes, int number, char *why, size_t why_size)
+static int nodes_start_server(struct dev_nodes *nodes, int number, char *why, size_t why_size)
 {
     int report[2], error;
     pid_t wrapper = getpid(), pid;
@@ -114,7 +115,7 @@ static int start_server(struct dev_nodes *nodes, int number, char *why, size_t w
         goto error_errno;
     pid = fork();
     if (pid == 0)
-        become_server(nodes, number, wrapper, report[1]);
+        nodes_become_server(nodes, number, wrapper, report[1]);
     error = errno;
     close(report[1]);
     if (pid < 0) {
@@ -141,7 +142,7 @@ error_errno:
 }
 
 /* Whether the server answers PING. */
-static bool answers(const char *path)
+static bool nodes_answers(const char *path)
 {
     static const char ping[] = "PING\r\n", pong[] = "+PONG";
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -164,7 +165,7 @@ static bool answers(const char *path)
 }
 
 /* The last line of the server's log, for people. */
-static void last_words(const struct dev_nodes *nodes, int number, char *ret_text, size_t size)
+static void nodes_last_words(const struct dev_nodes *nodes, int number, char *ret_text, size_t size)
 {
     char path[700], line[256];
     FILE *file;
@@ -179,15 +180,15 @@ static void last_words(const struct dev_nodes *nodes, int number, char *ret_text
     (void)fclose(file);
 }
 
-static int wait_for_server(struct dev_nodes *nodes, int number, const char *path, hf_time until,
-                           char *why, size_t why_size)
+static int nodes_wait_for_server(struct dev_nodes *nodes, int number, const char *path,
+                                 hf_time until, char *why, size_t why_size)
 {
     char words[256];
 
-    while (!answers(path)) {
+    while (!nodes_answers(path)) {
         if (waitpid(nodes->pid[number], NULL, WNOHANG) == nodes->pid[number]) {
             nodes->pid[number] = 0;
-            last_words(nodes, number, words, sizeof(words));
+            nodes_last_words(nodes, number, words, sizeof(words));
             snprintf(why, why_size, "--dev: " SERVER " ended at once: %s",
                      words[0] ? words : "it said nothing");
             return HF_ENOAGENT;
@@ -214,14 +215,14 @@ int dev_nodes_start(struct config *config, const char *dir, struct dev_nodes *re
         return HF_ESYS;
     }
     for (int i = 0; i < nodes.count && rc == HF_OK; i++)
-        rc = start_server(&nodes, i, why, why_size);
+        rc = nodes_start_server(&nodes, i, why, why_size);
     for (int i = 0; i < nodes.count && rc == HF_OK; i++) {
         char text[1024];
 
         snprintf(text, sizeof(text), "n%d=unix:%s/n%d.sock", i + 1, nodes.dir, i + 1);
         rc = node_address_parse(text, &config->nodes[i], why, why_size);
         if (rc == HF_OK)
-            rc = wait_for_server(&nodes, i, config->nodes[i].host, until, why, why_size);
+            rc = nodes_wait_for_server(&nodes, i, config->nodes[i].host, until, why, why_size);
     }
     if (rc < 0)
         dev_nodes_stop(&nodes);
@@ -242,7 +243,7 @@ void dev_nodes_reap(struct dev_nodes *nodes)
         }
 }
 
-static bool all_ended(struct dev_nodes *nodes)
+static bool nodes_all_ended(struct dev_nodes *nodes)
 {
     bool all = true;
 
@@ -254,7 +255,7 @@ static bool all_ended(struct dev_nodes *nodes)
     return all;
 }
 
-static void signal_all(const struct dev_nodes *nodes, int signal)
+static void nodes_signal_all(const struct dev_nodes *nodes, int signal)
 {
     for (int i = 0; i < nodes->count; i++)
         if (nodes->pid[i] > 0)
@@ -269,10 +270,10 @@ void dev_nodes_stop(struct dev_nodes *nodes)
         return;
     /* The servers keep nothing, so there is nothing to save. A stopped one
      * needs SIGKILL in any case. */
-    signal_all(nodes, SIGKILL);
-    while (!all_ended(nodes) && !hf_time_reached(clock_now(), until))
+    nodes_signal_all(nodes, SIGKILL);
+    while (!nodes_all_ended(nodes) && !hf_time_reached(clock_now(), until))
         (void)poll(NULL, 0, 2);
-    remove_dir(nodes->dir);
+    nodes_remove_dir(nodes->dir);
     nodes->dir[0] = '\0';
     nodes->count = 0;
 }

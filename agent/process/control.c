@@ -20,7 +20,7 @@
 
 #define PATIENCE hf_ms(2000)
 
-static int listen_anew(struct control *c, const char *dir)
+static int control_listen_anew(struct control *c, const char *dir)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int error, fd;
@@ -55,7 +55,7 @@ int control_open(struct control *c, struct agent *agent, const char *dir, struct
 
     if (rc < 0)
         return rc;
-    if (!c->listener && (rc = listen_anew(c, dir)) < 0) {
+    if (!c->listener && (rc = control_listen_anew(c, dir)) < 0) {
         error = errno;
         fleet_wishes_destroy(wishes);
         errno = error;
@@ -89,7 +89,7 @@ pid_t control_find(const char *dir)
     return peer.pid;
 }
 
-static void drop(struct control_peer *peer)
+static void control_drop_one(struct control_peer *peer)
 {
     hf_assert(peer->fd >= 0, "written %zu of %zu", peer->written, peer->answer_length);
     close(peer->fd);
@@ -97,7 +97,7 @@ static void drop(struct control_peer *peer)
     *peer = (struct control_peer){.fd = -1};
 }
 
-static bool is_waiting(const struct control_peer *peer)
+static bool control_is_waiting(const struct control_peer *peer)
 {
     return peer->reload || peer->wish || peer->later;
 }
@@ -109,9 +109,9 @@ size_t control_poll(const struct control *c, struct pollfd *polls)
     for (int i = 0; i < CONTROL_PEERS; i++)
         if (c->peers[i].fd >= 0) {
             polls[count++] = (struct pollfd){.fd = c->peers[i].fd,
-                                             .events = c->peers[i].answer         ? POLLOUT
-                                                       : is_waiting(&c->peers[i]) ? 0
-                                                                                  : POLLIN};
+                                             .events = c->peers[i].answer                 ? POLLOUT
+                                                       : control_is_waiting(&c->peers[i]) ? 0
+                                                                                          : POLLIN};
             busy++;
         }
     if (busy < CONTROL_PEERS)
@@ -122,7 +122,7 @@ size_t control_poll(const struct control *c, struct pollfd *polls)
 
 /* --- one request ------------------------------------------------------------------------------ */
 
-static void answer_fleet(struct control *c, FILE *out)
+static void control_answer_fleet(struct control *c, FILE *out)
 {
     struct fleet_shown shown;
 
@@ -131,7 +131,7 @@ static void answer_fleet(struct control *c, FILE *out)
 }
 
 /* As files have them. Who reads it is tools/doctor/doctor_rules.c; the number is the form's version. */
-static void answer_rules(struct control *c, FILE *out) IN_MAIN_THREAD
+static void control_answer_rules(struct control *c, FILE *out) IN_MAIN_THREAD
 {
     const struct rules *rules = &reload_in_force(c->reload)->rules;
 
@@ -141,53 +141,53 @@ static void answer_rules(struct control *c, FILE *out) IN_MAIN_THREAD
     fprintf(out, "others take=%s\nend\n", rules_are_closed(rules) ? "no" : "yes");
 }
 
-static void answer(struct control *c, const char *request, FILE *out) IN_MAIN_THREAD
+static void control_answer(struct control *c, const char *request, FILE *out) IN_MAIN_THREAD
 {
     if (strcmp(request, "fleet") == 0)
-        answer_fleet(c, out);
+        control_answer_fleet(c, out);
     else if (strcmp(request, "rules") == 0)
-        answer_rules(c, out);
+        control_answer_rules(c, out);
     else
         fprintf(out, "error: the requests are: fleet, fleet-change, rules, reload\n");
 }
 
-static void answer_text(struct control_peer *peer, const char *before, const char *text,
-                        const char *after)
+static void control_answer_text(struct control_peer *peer, const char *before, const char *text,
+                                const char *after)
 {
     FILE *out = open_memstream(&peer->answer, &peer->answer_length);
 
     if (out)
         fprintf(out, "%s%s%s", before, text, after);
     if (!out || fclose(out) != 0 || !peer->answer)
-        drop(peer);
+        control_drop_one(peer);
 }
 
-static void begin_answer(struct control *c, struct control_peer *peer) IN_MAIN_THREAD
+static void control_begin_answer(struct control *c, struct control_peer *peer) IN_MAIN_THREAD
 {
     FILE *out = open_memstream(&peer->answer, &peer->answer_length);
 
     if (!out) {
-        drop(peer);
+        control_drop_one(peer);
         return;
     }
-    answer(c, peer->request, out);
+    control_answer(c, peer->request, out);
     if (fclose(out) != 0 || !peer->answer)
-        drop(peer);
+        control_drop_one(peer);
 }
 
 /* A peer whose reload or change of the fleet is over gets its answer. */
-static void answer_waiting(struct control *c, struct control_peer *peer) IN_MAIN_THREAD
+static void control_answer_waiting(struct control *c, struct control_peer *peer) IN_MAIN_THREAD
 {
     const char *text;
     bool applied;
 
     if (peer->reload && reload_over(c->reload, peer->reload, &applied, &text))
-        answer_text(peer, applied ? "reloaded: " : "error: ", text, "\n");
+        control_answer_text(peer, applied ? "reloaded: " : "error: ", text, "\n");
     else if (peer->wish && fleet_wishes_over(c->wishes, peer->wish, &text))
-        answer_text(peer, "", text, "");
+        control_answer_text(peer, "", text, "");
 }
 
-static void ask_for_change(struct control *c, struct control_peer *peer) IN_MAIN_THREAD
+static void control_ask_for_change(struct control *c, struct control_peer *peer) IN_MAIN_THREAD
 {
     struct ucred asker = {.uid = getuid()};
     socklen_t length = sizeof(asker);
@@ -197,11 +197,11 @@ static void ask_for_change(struct control *c, struct control_peer *peer) IN_MAIN
     peer->wish = fleet_wishes_ask(c->wishes, peer->request, asker.uid, reload_in_force(c->reload),
                                   why, sizeof(why));
     if (!peer->wish)
-        answer_text(peer, "error: ", why, "\n");
+        control_answer_text(peer, "error: ", why, "\n");
 }
 
 /* (!) An agent that is about to start again begins no reload, which would keep it from that. */
-static void take_request(struct control *c, struct control_peer *peer) IN_MAIN_THREAD
+static void control_take_request(struct control *c, struct control_peer *peer) IN_MAIN_THREAD
 {
     bool is_reload = strcmp(peer->request, "reload") == 0;
 
@@ -211,12 +211,12 @@ static void take_request(struct control *c, struct control_peer *peer) IN_MAIN_T
     if (is_reload)
         peer->reload = reload_ask(c->reload);
     else if (strncmp(peer->request, FLEET_REQUEST, strlen(FLEET_REQUEST)) == 0)
-        ask_for_change(c, peer);
+        control_ask_for_change(c, peer);
     else
-        begin_answer(c, peer);
+        control_begin_answer(c, peer);
 }
 
-static void read_request(struct control *c, struct control_peer *peer) IN_MAIN_THREAD
+static void control_read_request(struct control *c, struct control_peer *peer) IN_MAIN_THREAD
 {
     size_t room = sizeof(peer->request) - peer->request_length;
     ssize_t got = recv(peer->fd, peer->request + peer->request_length, room, MSG_DONTWAIT);
@@ -228,16 +228,16 @@ static void read_request(struct control *c, struct control_peer *peer) IN_MAIN_T
         peer->request_length += (size_t)got;
     end = memchr(peer->request, '\n', peer->request_length);
     if (!end && (got <= 0 || peer->request_length == sizeof(peer->request))) {
-        drop(peer);
+        control_drop_one(peer);
         return;
     }
     if (!end)
         return;
     *end = '\0';
-    take_request(c, peer);
+    control_take_request(c, peer);
 }
 
-static void write_answer(struct control_peer *peer)
+static void control_write_answer(struct control_peer *peer)
 {
     ssize_t done = send(peer->fd, peer->answer + peer->written, peer->answer_length - peer->written,
                         MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -249,16 +249,16 @@ static void write_answer(struct control_peer *peer)
     hf_assert(peer->written <= peer->answer_length, "written %zu of %zu", peer->written,
               peer->answer_length);
     if (done < 0 || peer->written == peer->answer_length)
-        drop(peer);
+        control_drop_one(peer);
 }
 
 /* (!) A change may have the agent start again before the peer that asked for it has its answer. */
-static void answer_last(struct control *c, struct control_peer *peer) IN_MAIN_THREAD
+static void control_answer_last(struct control *c, struct control_peer *peer) IN_MAIN_THREAD
 {
-    if (is_waiting(peer) && !peer->answer)
-        answer_waiting(c, peer);
+    if (control_is_waiting(peer) && !peer->answer)
+        control_answer_waiting(c, peer);
     if (peer->fd >= 0 && peer->answer)
-        write_answer(peer);
+        control_write_answer(peer);
 }
 
 void control_pause(struct control *c)
@@ -268,8 +268,8 @@ void control_pause(struct control *c)
         struct control_peer *peer = &c->peers[i];
 
         if (peer->fd >= 0)
-            answer_last(c, peer);
-        peer->later = peer->fd >= 0 && is_waiting(peer) && !peer->answer;
+            control_answer_last(c, peer);
+        peer->later = peer->fd >= 0 && control_is_waiting(peer) && !peer->answer;
         peer->reload = peer->wish = 0; /* their numbers are this run's */
     }
     fleet_wishes_destroy(c->wishes);
@@ -282,7 +282,7 @@ void control_drop(struct control *c)
         return;
     for (int i = 0; i < CONTROL_PEERS; i++)
         if (c->peers[i].fd >= 0)
-            drop(&c->peers[i]);
+            control_drop_one(&c->peers[i]);
     (void)unlink(c->path);
     close(c->listener);
     c->listener = 0;
@@ -294,7 +294,7 @@ void control_close(struct control *c)
     control_drop(c);
 }
 
-static void take_peer(struct control *c, hf_time now)
+static void control_take_peer(struct control *c, hf_time now)
 {
     int fd = accept4(c->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
@@ -315,7 +315,7 @@ void control_serve(struct control *c, const struct pollfd *polls, size_t count, 
         if (!polls[p].revents)
             continue;
         if (polls[p].fd == c->listener) {
-            take_peer(c, now);
+            control_take_peer(c, now);
             continue;
         }
         for (int i = 0; i < CONTROL_PEERS; i++) {
@@ -325,24 +325,24 @@ void control_serve(struct control *c, const struct pollfd *polls, size_t count, 
                 continue;
             peer->until = hf_time_add(now, PATIENCE);
             if (peer->answer)
-                write_answer(peer);
-            else if (is_waiting(peer))
-                drop(peer); /* it hung up: what it asked for goes on */
+                control_write_answer(peer);
+            else if (control_is_waiting(peer))
+                control_drop_one(peer); /* it hung up: what it asked for goes on */
             else
-                read_request(c, peer);
+                control_read_request(c, peer);
             break;
         }
     }
     for (int i = 0; i < CONTROL_PEERS; i++) {
         struct control_peer *peer = &c->peers[i];
 
-        if (peer->fd >= 0 && is_waiting(peer) && !peer->answer) {
+        if (peer->fd >= 0 && control_is_waiting(peer) && !peer->answer) {
             peer->until = hf_time_add(now, PATIENCE);
             if (peer->later)
-                take_request(c, peer);
-            answer_waiting(c, peer);
+                control_take_request(c, peer);
+            control_answer_waiting(c, peer);
         }
         if (peer->fd >= 0 && hf_time_reached(now, peer->until))
-            drop(peer);
+            control_drop_one(peer);
     }
 }

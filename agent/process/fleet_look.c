@@ -14,8 +14,8 @@
 #define PATIENCE hf_ms(2000)
 #define GLANCE   hf_ms(500) /* at nodes that answer the agent */
 
-static bool refuse(struct fleet_look *l, const char *format, ...) HF_PRINTF(2, 3);
-static bool refuse(struct fleet_look *l, const char *format, ...)
+static bool fleet_look_refuse(struct fleet_look *l, const char *format, ...) HF_PRINTF(2, 3);
+static bool fleet_look_refuse(struct fleet_look *l, const char *format, ...)
 {
     va_list args;
 
@@ -26,7 +26,7 @@ static bool refuse(struct fleet_look *l, const char *format, ...)
 }
 
 /* The configured node of that id; else the first one: its user, password and database are used. */
-static const struct node_address *credentials(const struct fleet_look *l)
+static const struct node_address *fleet_look_credentials(const struct fleet_look *l)
 {
     for (int i = 0; i < l->config.node_count; i++)
         if (strcmp(l->config.nodes[i].id, l->wish.id) == 0)
@@ -34,7 +34,7 @@ static const struct node_address *credentials(const struct fleet_look *l)
     return &l->config.nodes[0];
 }
 
-static void use_credentials(struct node_address *a, const struct node_address *of)
+static void fleet_look_use_credentials(struct node_address *a, const struct node_address *of)
 {
     memcpy(a->user, of->user, sizeof(a->user));
     memcpy(a->password, of->password, sizeof(a->password));
@@ -47,7 +47,7 @@ static void use_credentials(struct node_address *a, const struct node_address *o
 
 /* --- the server that is to be a node ----------------------------------------------------------- */
 
-static bool read_address(struct fleet_look *l, struct node_address *ret_address)
+static bool fleet_look_read_address(struct fleet_look *l, struct node_address *ret_address)
 {
     char text[2 * HF_NODE_TEXT_MAX + 2], why[256];
     /* The id of a node that has none in the configuration is its address. */
@@ -56,57 +56,59 @@ static bool read_address(struct fleet_look *l, struct node_address *ret_address)
     snprintf(text, sizeof(text), "%s%s%s", is_address ? "" : l->wish.id, is_address ? "" : "=",
              l->wish.seat);
     if (node_address_parse(text, ret_address, why, sizeof(why)) < 0)
-        return refuse(l, "%s", why);
+        return fleet_look_refuse(l, "%s", why);
     if (strcmp(ret_address->id, is_address ? ret_address->text : l->wish.id) != 0)
-        return refuse(l, "%s is no id of a node; give ID=ADDRESS",
-                      is_address ? ret_address->id : l->wish.id);
+        return fleet_look_refuse(l, "%s is no id of a node; give ID=ADDRESS",
+                                 is_address ? ret_address->id : l->wish.id);
     memcpy(ret_address->id, l->wish.id, sizeof(ret_address->id));
     if (ret_address->user[0] || ret_address->password[0] || ret_address->password_file[0] ||
         ret_address->db || ret_address->tls)
-        return refuse(
+        return fleet_look_refuse(
             l,
             "the user, the password, the database and whether it is TLS are those of this host's "
             "configuration; give HOST:PORT only");
-    use_credentials(ret_address, credentials(l));
+    fleet_look_use_credentials(ret_address, fleet_look_credentials(l));
     return true;
 }
 
 /* It does not answer as a node does. */
-static bool judge_answer(struct fleet_look *l, const struct trial *there)
+static bool fleet_look_judge_answer(struct fleet_look *l, const struct trial *there)
 {
     const char *at = l->wish.seat;
 
     if (there->answered)
         return true;
     if (trial_may_pass(there))
-        return refuse(l, "no server answers at %s (%s); start one there, or give another address",
-                      at, there->text);
+        return fleet_look_refuse(
+            l, "no server answers at %s (%s); start one there, or give another address", at,
+            there->text);
     if (there->error == HF_NODE_ERR_AUTH)
-        return refuse(l,
-                      "the server at %s does not take the user and the password that this host's "
-                      "configuration has for node %s (%s); give it these",
-                      at, credentials(l)->id, there->text);
+        return fleet_look_refuse(
+            l,
+            "the server at %s does not take the user and the password that this host's "
+            "configuration has for node %s (%s); give it these",
+            at, fleet_look_credentials(l)->id, there->text);
     if (strstr(there->text, "holdfast:node"))
-        return refuse(l, "at %s: %s; " EMPTY_ONE, at, there->text);
-    return refuse(l, "the server at %s can be no node: %s; give the address of another one", at,
-                  there->text);
+        return fleet_look_refuse(l, "at %s: %s; " EMPTY_ONE, at, there->text);
+    return fleet_look_refuse(
+        l, "the server at %s can be no node: %s; give the address of another one", at, there->text);
 }
 
-static bool judge_identity(struct fleet_look *l, const struct trial *there)
+static bool fleet_look_judge_identity(struct fleet_look *l, const struct trial *there)
 {
     const struct hf_why *why;
 
     for (int i = 0; i < l->config.node_count; i++)
         if (l->run_id[i][0] && strcmp(l->run_id[i], there->facts.run_id) == 0)
-            return refuse(l, "the server at %s is node %s; give another one", l->wish.seat,
-                          l->config.nodes[i].id);
+            return fleet_look_refuse(l, "the server at %s is node %s; give another one",
+                                     l->wish.seat, l->config.nodes[i].id);
     why = node_facts_refusal(&l->config, &there->facts);
-    return !why || refuse(l, "at %s: %s; %s, or give another server", l->wish.seat, why->sentence,
-                          why->remedy);
+    return !why || fleet_look_refuse(l, "at %s: %s; %s, or give another server", l->wish.seat,
+                                     why->sentence, why->remedy);
 }
 
 /* The member of the record that is at that seat. */
-static const char *member_at(const struct fleet_record *r, const char *seat)
+static const char *fleet_look_member_at(const struct fleet_record *r, const char *seat)
 {
     for (int i = 0; i < r->count; i++)
         if (strcmp(r->seat[i].address, seat) == 0)
@@ -115,35 +117,36 @@ static const char *member_at(const struct fleet_record *r, const char *seat)
 }
 
 /* (!) What it has of a fleet may be counted by somebody, and what it had may have been forgotten. */
-static bool judge_record(struct fleet_look *l, const struct trial *there)
+static bool fleet_look_judge_record(struct fleet_look *l, const struct trial *there)
 {
     const struct fleet_record *theirs = &there->record;
     const char *at = l->wish.seat, *member;
 
     if (there->recorded == HF_OK && strcmp(theirs->fleet, l->shown.record.fleet) == 0) {
-        member = member_at(&l->shown.record, there->peer);
+        member = fleet_look_member_at(&l->shown.record, there->peer);
         if (member)
-            return refuse(l, "the server at %s is node %s of this fleet; give another one", at,
-                          member);
-        return refuse(
+            return fleet_look_refuse(
+                l, "the server at %s is node %s of this fleet; give another one", at, member);
+        return fleet_look_refuse(
             l,
             "the server at %s has a record of this fleet, so it was a node of it, or is a "
             "copy of one; " EMPTY_ONE,
             at);
     }
     if (there->recorded == HF_OK)
-        return refuse(l, "the server at %s is a node of another fleet (%.8s); " EMPTY_ONE, at,
-                      theirs->fleet);
+        return fleet_look_refuse(
+            l, "the server at %s is a node of another fleet (%.8s); " EMPTY_ONE, at, theirs->fleet);
     if (there->recorded != HF_ENOTHELD || there->sentinel.present)
-        return refuse(
+        return fleet_look_refuse(
             l, "agents use or used the server at %s (it has the key holdfast:node); " EMPTY_ONE,
             at);
     if (there->key[0])
-        return refuse(l, "the server at %s has keys of agents (%s); " EMPTY_ONE, at, there->key);
+        return fleet_look_refuse(l, "the server at %s has keys of agents (%s); " EMPTY_ONE, at,
+                                 there->key);
     return true;
 }
 
-static bool all_private(const struct fleet_record *r)
+static bool fleet_look_all_private(const struct fleet_record *r)
 {
     for (int i = 0; i < r->count; i++)
         if (!node_address_seat_is_private(r->seat[i].address))
@@ -152,13 +155,13 @@ static bool all_private(const struct fleet_record *r)
 }
 
 /* (!) A private seat is another server on each host. */
-static bool judge_seat(struct fleet_look *l, const struct trial *there)
+static bool fleet_look_judge_seat(struct fleet_look *l, const struct trial *there)
 {
     if (!there->peer[0])
-        return refuse(l, "%s is no address for all hosts; give an absolute path, or HOST:PORT",
-                      l->wish.seat);
-    if (node_address_seat_is_private(there->peer) && !all_private(&l->shown.record))
-        return refuse(
+        return fleet_look_refuse(
+            l, "%s is no address for all hosts; give an absolute path, or HOST:PORT", l->wish.seat);
+    if (node_address_seat_is_private(there->peer) && !fleet_look_all_private(&l->shown.record))
+        return fleet_look_refuse(
             l, "%s is another server on each host; give an address by which every host reaches it",
             there->peer);
     return true;
@@ -170,12 +173,12 @@ static bool look_at_new(struct fleet_look *l)
     struct trial there = {.address = &address, .asks_rights = true, .seeks_keys = true};
     bool good;
 
-    if (!read_address(l, &address))
+    if (!fleet_look_read_address(l, &address))
         return false;
     (void)trial_run(&there, 1, PATIENCE);
     explicit_bzero(&address, sizeof(address)); /* a password */
-    good = judge_answer(l, &there) && judge_identity(l, &there) && judge_record(l, &there) &&
-           judge_seat(l, &there);
+    good = fleet_look_judge_answer(l, &there) && fleet_look_judge_identity(l, &there) &&
+           fleet_look_judge_record(l, &there) && fleet_look_judge_seat(l, &there);
     if (good)
         memcpy(l->wish.seat, there.peer, sizeof(l->wish.seat));
     return good;
@@ -184,7 +187,7 @@ static bool look_at_new(struct fleet_look *l)
 /* --- the server that is said to be gone --------------------------------------------------------- */
 
 /* The server that came by the change that is given up. */
-static const struct fleet_seat *newcomer(const struct fleet_record *r)
+static const struct fleet_seat *fleet_look_newcomer(const struct fleet_record *r)
 {
     for (int i = 0; r->state == FLEET_CHANGING && i < r->count; i++)
         if (!fleet_record_stays(r, &r->seat[i]))
@@ -193,14 +196,14 @@ static const struct fleet_seat *newcomer(const struct fleet_record *r)
 }
 
 /* Where the member that leaves is, or was: that of the version before while one changes. */
-static const struct fleet_seat *leaving(const struct fleet_look *l)
+static const struct fleet_seat *fleet_look_leaving(const struct fleet_look *l)
 {
     const struct fleet_record *r = &l->shown.record;
     const struct fleet_seat *list = l->wish.kind == FLEET_WISH_GONE ? r->before : r->seat;
     int count = l->wish.kind == FLEET_WISH_GONE ? r->before_count : r->count;
 
     if (l->wish.kind == FLEET_WISH_ABORT)
-        return newcomer(r);
+        return fleet_look_newcomer(r);
     if (l->wish.kind == FLEET_WISH_GONE && r->state != FLEET_CHANGING)
         return NULL; /* nobody leaves */
     for (int i = 0; i < count; i++)
@@ -212,8 +215,8 @@ static const struct fleet_seat *leaving(const struct fleet_look *l)
 /* (!) A server that takes connections is not gone, whatever it says: it may be stopped for a moment only. */
 static bool look_at_gone(struct fleet_look *l)
 {
-    const struct node_address *like = credentials(l);
-    const struct fleet_seat *seat = leaving(l);
+    const struct node_address *like = fleet_look_credentials(l);
+    const struct fleet_seat *seat = fleet_look_leaving(l);
     struct node_address address;
     struct trial trial = {.address = &address};
     bool here = strcmp(like->id, l->wish.id) == 0;
@@ -228,23 +231,25 @@ static bool look_at_gone(struct fleet_look *l)
     rc = trial_run(&trial, 1, PATIENCE);
     explicit_bzero(&address, sizeof(address));
     if (rc < 0)
-        return refuse(l, "the server of node %s cannot be tried: %s", seat->id, hf_status_text(rc));
+        return fleet_look_refuse(l, "the server of node %s cannot be tried: %s", seat->id,
+                                 hf_status_text(rc));
     if (trial.connected && l->wish.kind == FLEET_WISH_GONE) {
         fleet_change_say_answers(seat, l->why, sizeof(l->why));
         return false;
     }
     if (trial.connected)
-        return refuse(l,
-                      "somebody answers at %s for node %s; leave --gone away, or stop the server "
-                      "for good first",
-                      seat->address, seat->id);
+        return fleet_look_refuse(
+            l,
+            "somebody answers at %s for node %s; leave --gone away, or stop the server "
+            "for good first",
+            seat->address, seat->id);
     return true;
 }
 
 /* --- the servers that stay ------------------------------------------------------------------------ */
 
 /* Of a server that does not answer, or is not at its seat, the core says what to do. */
-static bool is_staying(const struct fleet_look *l, int i)
+static bool fleet_look_is_staying(const struct fleet_look *l, int i)
 {
     const struct fleet_shown_node *node = &l->shown.node[i];
     bool leaves = (l->wish.kind == FLEET_WISH_MOVE || l->wish.kind == FLEET_WISH_REMOVE) &&
@@ -253,16 +258,17 @@ static bool is_staying(const struct fleet_look *l, int i)
     return !leaves && node->peer[0] && strcmp(node->peer, node->seat) == 0;
 }
 
-static bool judge_staying(struct fleet_look *l, int i, const struct trial *there)
+static bool fleet_look_judge_staying(struct fleet_look *l, int i, const struct trial *there)
 {
     const struct hf_why *why =
         there->answered ? node_facts_refusal(&l->config, &there->facts) : NULL;
 
     return !why ||
-           refuse(l,
-                  "node %s may give no votes: %s; mend it, or replace that node first: a change "
-                  "needs every node that stays",
-                  l->shown.node[i].id, why->sentence);
+           fleet_look_refuse(
+               l,
+               "node %s may give no votes: %s; mend it, or replace that node first: a change "
+               "needs every node that stays",
+               l->shown.node[i].id, why->sentence);
 }
 
 /* (!) What the agent read of them may be seconds old, and a change that has begun without one of them has too few votes. */
@@ -276,7 +282,7 @@ static bool look_at_staying(struct fleet_look *l)
     for (int i = 0; good && i < l->config.node_count; i++) {
         const struct node_address *like = &l->config.nodes[i];
 
-        if (!is_staying(l, i))
+        if (!fleet_look_is_staying(l, i))
             continue;
         if (like->as[0])
             address[count] = *like;
@@ -286,9 +292,10 @@ static bool look_at_staying(struct fleet_look *l)
         of[count++] = i;
     }
     if (!good || (count && trial_run(trial, count, GLANCE) < 0))
-        good = refuse(l, "the nodes that stay cannot be looked at now; try again in some seconds");
+        good = fleet_look_refuse(
+            l, "the nodes that stay cannot be looked at now; try again in some seconds");
     for (int k = 0; good && k < count; k++)
-        good = judge_staying(l, of[k], &trial[k]);
+        good = fleet_look_judge_staying(l, of[k], &trial[k]);
     if (address)
         explicit_bzero(address, HF_NODES_MAX * sizeof(*address)); /* passwords */
     free(address);
@@ -296,7 +303,7 @@ static bool look_at_staying(struct fleet_look *l)
     return good;
 }
 
-static bool begins_anew(enum fleet_wish_kind kind)
+static bool fleet_look_begins_anew(enum fleet_wish_kind kind)
 {
     return kind == FLEET_WISH_MOVE || kind == FLEET_WISH_ADD || kind == FLEET_WISH_REMOVE ||
            kind == FLEET_WISH_TTL_MAX;
@@ -308,5 +315,5 @@ void fleet_look(struct fleet_look *l)
          gone = l->wish.gone || l->wish.kind == FLEET_WISH_GONE;
 
     l->good = (!is_new || look_at_new(l)) && (!gone || look_at_gone(l)) &&
-              (!begins_anew(l->wish.kind) || look_at_staying(l));
+              (!fleet_look_begins_anew(l->wish.kind) || look_at_staying(l));
 }

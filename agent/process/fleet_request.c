@@ -14,7 +14,7 @@
 #define DIGITS_MOST  15 /* of milliseconds: no overflow */
 
 /* The words of a line, which is spoilt. -1: too many, or an empty one. */
-static int split(char *line, char *ret_words[WORDS_MOST])
+static int request_split(char *line, char *ret_words[WORDS_MOST])
 {
     int count = 0;
 
@@ -26,12 +26,12 @@ static int split(char *line, char *ret_words[WORDS_MOST])
     return count;
 }
 
-static bool read_text(const char *word, char ret_text[HF_NODE_TEXT_MAX + 1])
+static bool request_read_text(const char *word, char ret_text[HF_NODE_TEXT_MAX + 1])
 {
     return hf_word_read(word, ret_text, HF_NODE_TEXT_MAX + 1) && *ret_text;
 }
 
-static bool read_ms(const char *word, int64_t *ret_ms)
+static bool request_read_ms(const char *word, int64_t *ret_ms)
 {
     size_t length = strlen(word);
 
@@ -52,22 +52,22 @@ static const struct form {
     {"confirm", FLEET_WISH_CONFIRM, ""},
 };
 
-static bool read_operand(char kind, const char *word, struct fleet_wish *w)
+static bool request_read_operand(char kind, const char *word, struct fleet_wish *w)
 {
     switch (kind) {
     case 'i':
-        return read_text(word, w->id);
+        return request_read_text(word, w->id);
     case 'a':
-        return read_text(word, w->seat);
+        return request_read_text(word, w->seat);
     case 't':
-        return read_ms(word, &w->ttl_max_ms);
+        return request_read_ms(word, &w->ttl_max_ms);
     case 'g':
         return w->gone = strcmp(word, "gone") == 0;
     }
     return false;
 }
 
-static bool read_words(char *const *words, int count, struct fleet_wish *w)
+static bool request_read_words(char *const *words, int count, struct fleet_wish *w)
 {
     for (const struct form *form = forms; form < forms + HF_LENGTH(forms); form++) {
         const char *operand = form->operands;
@@ -76,7 +76,7 @@ static bool read_words(char *const *words, int count, struct fleet_wish *w)
             continue;
         w->kind = form->kind;
         for (int i = 1; i < count; i++)
-            if (!read_operand(*operand++, words[i], w))
+            if (!request_read_operand(*operand++, words[i], w))
                 return false;
         return !*operand || *operand == 'g';
     }
@@ -90,8 +90,8 @@ int fleet_request_read(const char *request, struct fleet_wish *ret_wish)
     int count;
 
     snprintf(line, sizeof(line), "%s", request + strlen(FLEET_REQUEST));
-    count = split(line, words);
-    if (count < 1 || !read_words(words, count, &wish))
+    count = request_split(line, words);
+    if (count < 1 || !request_read_words(words, count, &wish))
         return HF_EINVAL;
     *ret_wish = wish;
     return HF_OK;

@@ -42,7 +42,7 @@ struct fleet_wishes {
 
 /* --- its thread -------------------------------------------------------------------------------- */
 
-static void job_free(struct job *job)
+static void wishes_job_free(struct job *job)
 {
     if (!job)
         return;
@@ -50,14 +50,14 @@ static void job_free(struct job *job)
     free(job);
 }
 
-static void *thread_main(void *arg)
+static void *wishes_thread_main(void *arg)
 {
     struct job *job = arg;
 
     (void)pthread_setname_np(pthread_self(), "hf-fleet");
     fleet_look(&job->look);
     if (atomic_exchange(&job->owner, DONE) == LEFT)
-        job_free(job);
+        wishes_job_free(job);
     return NULL;
 }
 
@@ -69,7 +69,7 @@ struct longest {
     uint32_t ttl_ms;
 };
 
-static void see_lease(const struct lease *lease, void *arg)
+static void wishes_see_lease(const struct lease *lease, void *arg)
 {
     struct longest *l = arg;
     uint32_t state = atomic_load_explicit(&lease->state, memory_order_relaxed);
@@ -82,8 +82,8 @@ static void see_lease(const struct lease *lease, void *arg)
 }
 
 /* (!) A lease of a longer TTL than the fleet's largest would outlive the quarantines. */
-static bool judge_ttl_max(const struct fleet_wishes *w, const struct config *config,
-                          int64_t most_ms, char *ret_why, size_t size)
+static bool wishes_judge_ttl_max(const struct fleet_wishes *w, const struct config *config,
+                                 int64_t most_ms, char *ret_why, size_t size)
 {
     struct longest longest = {.most_ms = most_ms};
 
@@ -94,7 +94,7 @@ static bool judge_ttl_max(const struct fleet_wishes *w, const struct config *con
                  config->ttl_ms, most_ms);
         return false;
     }
-    (void)lease_table_walk(w->agent->leases, see_lease, &longest);
+    (void)lease_table_walk(w->agent->leases, wishes_see_lease, &longest);
     if (longest.ttl_ms == 0)
         return true;
     snprintf(ret_why, size,
@@ -105,7 +105,7 @@ static bool judge_ttl_max(const struct fleet_wishes *w, const struct config *con
 }
 
 /* (!) Of nodes at their seats only: a file that is ahead of the fleet leads to the server that is to be a node. */
-static void copy_servers(const struct agent *agent, struct fleet_look *look)
+static void wishes_copy_servers(const struct agent *agent, struct fleet_look *look)
 {
     struct hf_node_row row;
 
@@ -115,7 +115,8 @@ static void copy_servers(const struct agent *agent, struct fleet_look *look)
             snprintf(look->run_id[i], sizeof(look->run_id[i]), "%s", row.run_id);
 }
 
-static int begin(struct fleet_wishes *w, const struct fleet_wish *wish, const struct config *config)
+static int wishes_begin(struct fleet_wishes *w, const struct fleet_wish *wish,
+                        const struct config *config)
 {
     struct job *job = calloc(1, sizeof(*job));
 
@@ -124,9 +125,9 @@ static int begin(struct fleet_wishes *w, const struct fleet_wish *wish, const st
     job->look.wish = *wish;
     job->look.config = *config;
     fleet_board_look(&w->agent->fleet_board, &job->look.shown);
-    copy_servers(w->agent, &job->look);
-    if (helper_start(thread_main, job) < 0) {
-        job_free(job);
+    wishes_copy_servers(w->agent, &job->look);
+    if (helper_start(wishes_thread_main, job) < 0) {
+        wishes_job_free(job);
         return HF_ENOMEM;
     }
     w->job = job;
@@ -136,7 +137,7 @@ static int begin(struct fleet_wishes *w, const struct fleet_wish *wish, const st
 
 /* --- the steps --------------------------------------------------------------------------------- */
 
-static void end(struct fleet_wishes *w)
+static void wishes_end(struct fleet_wishes *w)
 {
     hf_assert(w->stage != IDLE && w->over < w->number, "stage %d, number %llu, over %llu",
               (int)w->stage, (unsigned long long)w->number, (unsigned long long)w->over);
@@ -145,17 +146,17 @@ static void end(struct fleet_wishes *w)
 }
 
 /* It may quote any bytes. */
-static void refused(struct fleet_wishes *w, const char *why, bool later)
+static void wishes_refused(struct fleet_wishes *w, const char *why, bool later)
 {
     char shown[sizeof(w->line) / 2];
 
     (void)log_name(why, strlen(why), shown, sizeof(shown));
     snprintf(w->line, sizeof(w->line), "error: %s%s\n", later ? "later: " : "", shown);
     log_info("a change of the fleet is refused: %s", shown);
-    end(w);
+    wishes_end(w);
 }
 
-static void ask_broker(struct fleet_wishes *w, const struct fleet_wish *wish)
+static void wishes_ask_broker(struct fleet_wishes *w, const struct fleet_wish *wish)
 {
     struct message *m = message_new(MSG_FLEET_CHANGE);
 
@@ -165,26 +166,26 @@ static void ask_broker(struct fleet_wishes *w, const struct fleet_wish *wish)
     mailbox_post(&w->agent->to_broker, m);
 }
 
-static void take_look(struct fleet_wishes *w)
+static void wishes_take_look(struct fleet_wishes *w)
 {
     struct job *job = w->job;
 
     hf_assert(job && w->stage == LOOKING, "stage %d", (int)w->stage);
     w->job = NULL;
     if (job->look.good)
-        ask_broker(w, &job->look.wish);
+        wishes_ask_broker(w, &job->look.wish);
     else
-        refused(w, job->look.why, false);
-    job_free(job);
+        wishes_refused(w, job->look.why, false);
+    wishes_job_free(job);
 }
 
-static void take_answer(struct fleet_wishes *w)
+static void wishes_take_answer(struct fleet_wishes *w)
 {
     const struct fleet_order *order = &w->order;
     FILE *out;
 
     if (order->rc < 0) {
-        refused(w, order->why, order->rc == HF_EBUSY);
+        wishes_refused(w, order->why, order->rc == HF_EBUSY);
         return;
     }
     memset(w->line, 0, sizeof(w->line));
@@ -194,22 +195,22 @@ static void take_answer(struct fleet_wishes *w)
         (void)fclose(out);
     }
     log_info("version %" PRIu64 " of the fleet is begun by an operator", order->record.version);
-    end(w);
+    wishes_end(w);
 }
 
 void fleet_wishes_turn(struct fleet_wishes *w)
 {
     if (w->stage == LOOKING && atomic_load(&w->job->owner) == DONE)
-        take_look(w);
+        wishes_take_look(w);
     else if (w->stage == ASKING && atomic_load_explicit(&w->order.taken, memory_order_acquire))
-        take_answer(w);
+        wishes_take_answer(w);
 }
 
 void fleet_wishes_end(struct fleet_wishes *w)
 {
     fleet_wishes_turn(w);
     if (w->stage != IDLE)
-        refused(w, "the agent ends or starts again: try again in some seconds", true);
+        wishes_refused(w, "the agent ends or starts again: try again in some seconds", true);
 }
 
 /* --- the door ---------------------------------------------------------------------------------- */
@@ -230,12 +231,12 @@ void fleet_wishes_destroy(struct fleet_wishes *w)
     if (!w)
         return;
     if (w->job && atomic_exchange(&w->job->owner, LEFT) == DONE)
-        job_free(w->job);
+        wishes_job_free(w->job);
     free(w);
 }
 
-static bool may_ask(const struct fleet_wishes *w, const struct fleet_wish *wish,
-                    const struct config *config, char *ret_why, size_t size)
+static bool wishes_may_ask(const struct fleet_wishes *w, const struct fleet_wish *wish,
+                           const struct config *config, char *ret_why, size_t size)
 {
     if (w->stage != IDLE)
         snprintf(ret_why, size,
@@ -244,7 +245,7 @@ static bool may_ask(const struct fleet_wishes *w, const struct fleet_wish *wish,
         snprintf(ret_why, size,
                  "--dev agents have no fleet to change; start an agent without --dev");
     else if (wish->kind == FLEET_WISH_TTL_MAX)
-        return judge_ttl_max(w, config, wish->ttl_max_ms, ret_why, size);
+        return wishes_judge_ttl_max(w, config, wish->ttl_max_ms, ret_why, size);
     else
         return true;
     return false;
@@ -262,9 +263,9 @@ uint64_t fleet_wishes_ask(struct fleet_wishes *w, const char *request, uint32_t 
         return 0;
     }
     wish.uid = uid;
-    if (!may_ask(w, &wish, config, ret_why, size))
+    if (!wishes_may_ask(w, &wish, config, ret_why, size))
         return 0;
-    if (begin(w, &wish, config) < 0) {
+    if (wishes_begin(w, &wish, config) < 0) {
         snprintf(ret_why, size, "later: no memory");
         return 0;
     }

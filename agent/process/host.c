@@ -16,7 +16,7 @@
 #define OFFSETS_FILE "/proc/self/timens_offsets"
 #define BOOT_ID_FILE "/proc/sys/kernel/random/boot_id"
 
-static int hex_value(char c)
+static int host_hex_value(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -24,10 +24,10 @@ static int hex_value(char c)
 }
 
 /* The UUID text without its dashes. */
-static bool parse_boot_id(const char *text, uint8_t ret_id[16])
+static bool host_parse_boot_id(const char *text, uint8_t ret_id[16])
 {
     for (int digits = 0; digits < 32; text++) {
-        int value = hex_value(*text);
+        int value = host_hex_value(*text);
 
         if (*text == '-')
             continue;
@@ -42,7 +42,7 @@ static bool parse_boot_id(const char *text, uint8_t ret_id[16])
     return true;
 }
 
-static bool read_boot_id(uint8_t ret_id[16])
+static bool host_read_boot_id(uint8_t ret_id[16])
 {
     char text[64] = "";
     int fd = open(BOOT_ID_FILE, O_RDONLY | O_CLOEXEC);
@@ -52,11 +52,11 @@ static bool read_boot_id(uint8_t ret_id[16])
         return false;
     got = read(fd, text, sizeof(text) - 1);
     close(fd);
-    return got > 0 && parse_boot_id(text, ret_id);
+    return got > 0 && host_parse_boot_id(text, ret_id);
 }
 
 /* 0 where the kernel has no such namespace: then it is the same for all processes. */
-static uint64_t namespace_inode(const char *path)
+static uint64_t host_namespace_inode(const char *path)
 {
     struct stat st;
 
@@ -65,14 +65,14 @@ static uint64_t namespace_inode(const char *path)
 
 /* A process that is to enter a time namespace with its next fork has one for its children already, and the kernel tells the
  * offsets of that one. */
-static bool is_in_its_time_namespace(void)
+static bool host_is_in_its_time_namespace(void)
 {
-    return namespace_inode("/proc/self/ns/time") ==
-           namespace_inode("/proc/self/ns/time_for_children");
+    return host_namespace_inode("/proc/self/ns/time") ==
+           host_namespace_inode("/proc/self/ns/time_for_children");
 }
 
 /* "boottime SECONDS NANOSECONDS" */
-static bool parse_offset(const char *line, int64_t *ret_offset_ns)
+static bool host_parse_offset(const char *line, int64_t *ret_offset_ns)
 {
     static const char clock[] = "boottime ";
     const char *from = line + sizeof(clock) - 1;
@@ -90,7 +90,7 @@ static bool parse_offset(const char *line, int64_t *ret_offset_ns)
 }
 
 /* 0 where the kernel has no time namespaces. */
-static bool read_offset(int64_t *ret_offset_ns)
+static bool host_read_offset(int64_t *ret_offset_ns)
 {
     FILE *file = fopen(OFFSETS_FILE, "re");
     char line[128];
@@ -100,7 +100,7 @@ static bool read_offset(int64_t *ret_offset_ns)
     if (!file)
         return errno == ENOENT;
     while (!found && fgets(line, sizeof(line), file)) {
-        found = parse_offset(line, ret_offset_ns);
+        found = host_parse_offset(line, ret_offset_ns);
     }
     (void)fclose(file);
     return found;
@@ -108,20 +108,20 @@ static bool read_offset(int64_t *ret_offset_ns)
 
 int host_read(struct host *ret_host, char *why, size_t why_size)
 {
-    struct host h = {.timens_inode = namespace_inode("/proc/self/ns/time"),
-                     .pidns_inode = namespace_inode("/proc/self/ns/pid")};
+    struct host h = {.timens_inode = host_namespace_inode("/proc/self/ns/time"),
+                     .pidns_inode = host_namespace_inode("/proc/self/ns/pid")};
 
-    if (!read_boot_id(h.clock.boot_id)) {
+    if (!host_read_boot_id(h.clock.boot_id)) {
         snprintf(why, why_size, "cannot read %s: is /proc mounted?", BOOT_ID_FILE);
         return HF_ESYS;
     }
-    if (!is_in_its_time_namespace()) {
+    if (!host_is_in_its_time_namespace()) {
         snprintf(why, why_size,
                  "this process is in another time namespace than its children; start holdfastd as "
                  "a child, with unshare --fork");
         return HF_ESYS;
     }
-    if (!read_offset(&h.clock.offset_ns)) {
+    if (!host_read_offset(&h.clock.offset_ns)) {
         snprintf(why, why_size,
                  "cannot read %s, so the offset of CLOCK_BOOTTIME is not known; "
                  "mount /proc",

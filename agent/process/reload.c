@@ -48,7 +48,7 @@ struct reload {
 
 /* --- its thread -------------------------------------------------------------------------------- */
 
-static void *thread_main(void *arg)
+static void *reload_thread_main(void *arg)
 {
     struct reload_check *check = arg;
 
@@ -60,12 +60,12 @@ static void *thread_main(void *arg)
 
 /* --- main: the steps ---------------------------------------------------------------------------- */
 
-static const struct config *in_force(const struct reload *r)
+static const struct config *reload_in_force_now(const struct reload *r)
 {
     return r->now ? r->now : r->agent->config;
 }
 
-static void config_free(struct config *config)
+static void reload_config_free(struct config *config)
 {
     if (!config)
         return;
@@ -73,25 +73,25 @@ static void config_free(struct config *config)
     free(config);
 }
 
-static void check_free(struct reload_check *check)
+static void reload_check_free(struct reload_check *check)
 {
     if (!check)
         return;
-    config_free(check->next);
-    config_free(check->plain);
+    reload_config_free(check->next);
+    reload_config_free(check->plain);
     tls_keys_drop(check->keys);
     free(check);
 }
 
 /* Cut behind a word. Returns `out`. */
-static const char *fit(const char *text, char *out, size_t size)
+static const char *reload_fit(const char *text, char *out, size_t size)
 {
     snprintf(out, size, "%.*s", (int)size - 1, text);
     hf_text_cut(out, size);
     return out;
 }
 
-static void finish(struct reload *r)
+static void reload_finish(struct reload *r)
 {
     char status[256], refusal[184];
     struct hf_drained drained;
@@ -109,16 +109,16 @@ static void finish(struct reload *r)
         snprintf(status, sizeof(status), "READY=1\nSTATUS=Reloaded%s", rest);
     else
         snprintf(status, sizeof(status), "READY=1\nSTATUS=Reload refused: %s%s",
-                 fit(r->text, refusal, sizeof(refusal)), rest);
+                 reload_fit(r->text, refusal, sizeof(refusal)), rest);
     notify_send(status);
 }
 
-static void tell(struct reload *r, const struct config *config)
+static void reload_tell(struct reload *r, const struct config *config)
 {
     struct message *m = message_new(MSG_CONFIG);
 
     r->order = (struct config_order){.config = config};
-    (void)fit(r->text, r->order.text, sizeof(r->order.text));
+    (void)reload_fit(r->text, r->order.text, sizeof(r->order.text));
     r->stage = TELLING;
     r->told = config ? 2 : 1;
     m->order = &r->order;
@@ -131,17 +131,17 @@ static void tell(struct reload *r, const struct config *config)
 }
 
 /* It may quote any bytes of a file. */
-static void refused(struct reload *r, const char *why)
+static void reload_refused(struct reload *r, const char *why)
 {
     char shown[RELOAD_TEXT_SIZE];
 
     r->applied = false;
     snprintf(r->text, sizeof(r->text), "%s", log_name(why, strlen(why), shown, sizeof(shown)));
     log_warn("the configuration is not reloaded, and nothing changes: %s", r->text);
-    tell(r, NULL);
+    reload_tell(r, NULL);
 }
 
-static void say_applied(struct reload *r, const struct reload_check *check)
+static void reload_say_applied(struct reload *r, const struct reload_check *check)
 {
     char changes[RELOAD_TEXT_SIZE / 2], moved[RELOAD_TEXT_SIZE / 2], shown[RELOAD_TEXT_SIZE];
     size_t now = config_changes_text(check->changes, check->change_count, CONFIG_NOW, changes,
@@ -165,12 +165,12 @@ static void say_applied(struct reload *r, const struct reload_check *check)
         log_warn("%s", check->next->warning);
 }
 
-static void apply(struct reload *r, struct reload_check *check)
+static void reload_apply(struct reload *r, struct reload_check *check)
 {
     char why[512];
 
-    if (permissions_change(r->agent, in_force(r), check->next, why, sizeof(why)) < 0) {
-        refused(r, why);
+    if (permissions_change(r->agent, reload_in_force_now(r), check->next, why, sizeof(why)) < 0) {
+        reload_refused(r, why);
         return;
     }
     hf_assert(r->stage == READING && check == r->check, "stage %d", (int)r->stage);
@@ -180,11 +180,11 @@ static void apply(struct reload *r, struct reload_check *check)
     log_set_level(check->next->log_level);
     atomic_store_explicit(&r->agent->table.header->ttl_ms, check->next->ttl_ms,
                           memory_order_relaxed);
-    say_applied(r, check);
-    tell(r, check->next);
+    reload_say_applied(r, check);
+    reload_tell(r, check->next);
 }
 
-static int begin(struct reload *r)
+static int reload_begin(struct reload *r)
 {
     struct reload_check *check = calloc(1, sizeof(*check));
 
@@ -192,11 +192,11 @@ static int begin(struct reload *r)
         return HF_ENOMEM;
     check->agent = r->agent;
     check->start = &r->start;
-    check->now = in_force(r);
+    check->now = reload_in_force_now(r);
     check->next = calloc(1, sizeof(*check->next));
     check->plain = calloc(1, sizeof(*check->plain));
-    if (!check->next || !check->plain || helper_start(thread_main, check) < 0) {
-        check_free(check);
+    if (!check->next || !check->plain || helper_start(reload_thread_main, check) < 0) {
+        reload_check_free(check);
         return HF_ENOMEM;
     }
     hf_assert(r->stage == IDLE && !r->check, "stage %d", (int)r->stage);
@@ -232,9 +232,9 @@ void reload_destroy(struct reload *r)
     }
     if (r->stage == READING)
         return;
-    check_free(r->check);
-    config_free(r->now);
-    config_free(r->plain);
+    reload_check_free(r->check);
+    reload_config_free(r->now);
+    reload_config_free(r->plain);
     explicit_bzero(r, sizeof(*r));
     free(r);
 }
@@ -254,9 +254,10 @@ uint64_t reload_ask(struct reload *r)
     r->number++;
     notify_reloading();
     if (r->agent->config->ephemeral)
-        refused(r, "restart the agent instead: with --dev it cannot reload its configuration");
-    else if (begin(r) < 0)
-        refused(r, "no memory");
+        reload_refused(r,
+                       "restart the agent instead: with --dev it cannot reload its configuration");
+    else if (reload_begin(r) < 0)
+        reload_refused(r, "no memory");
     return r->number;
 }
 
@@ -271,21 +272,21 @@ void reload_turn(struct reload *r)
 
     if (r->stage == READING && atomic_load_explicit(&check->done, memory_order_acquire)) {
         if (check->good)
-            apply(r, check);
+            reload_apply(r, check);
         else
-            refused(r, check->why);
+            reload_refused(r, check->why);
     } else if (r->stage == TELLING &&
                atomic_load_explicit(&r->order.taken, memory_order_acquire) == r->told) {
         if (r->applied) {
-            config_free(r->now);
-            config_free(r->plain);
+            reload_config_free(r->now);
+            reload_config_free(r->plain);
             r->now = check->next;
             r->plain = check->plain;
             check->next = check->plain = NULL;
         }
-        check_free(check);
+        reload_check_free(check);
         r->check = NULL;
-        finish(r);
+        reload_finish(r);
     } else if (r->stage == IDLE && r->again) {
         r->again = false; /* a turn later: who asked for the one before has its answer */
         (void)reload_ask(r);
@@ -294,7 +295,7 @@ void reload_turn(struct reload *r)
 
 const struct config *reload_in_force(const struct reload *r)
 {
-    return in_force(r);
+    return reload_in_force_now(r);
 }
 
 bool reload_over(const struct reload *r, uint64_t number, bool *ret_applied, const char **ret_text)

@@ -17,8 +17,8 @@
 
 /* --- the nodes -------------------------------------------------------------------------------- */
 
-static void refuse(struct reload_check *c, const char *format, ...) HF_PRINTF(2, 3);
-static void refuse(struct reload_check *c, const char *format, ...)
+static void check_refuse(struct reload_check *c, const char *format, ...) HF_PRINTF(2, 3);
+static void check_refuse(struct reload_check *c, const char *format, ...)
 {
     va_list args;
 
@@ -29,62 +29,63 @@ static void refuse(struct reload_check *c, const char *format, ...)
 }
 
 /* Of the server that a node was when it was last up. */
-static bool known_run_id(const struct reload_check *c, int node, struct hf_node_row *ret_row)
+static bool check_known_run_id(const struct reload_check *c, int node, struct hf_node_row *ret_row)
 {
     return hf_node_read(&c->agent->table, (uint32_t)node, ret_row) == HF_OK && *ret_row->run_id;
 }
 
 /* The node whose server this is, or NULL. */
-static const char *owner_of(const struct reload_check *c, const char *run_id)
+static const char *check_owner_of(const struct reload_check *c, const char *run_id)
 {
     struct hf_node_row row;
 
     for (int i = 0; i < c->now->node_count; i++)
-        if (known_run_id(c, i, &row) && strcmp(row.run_id, run_id) == 0)
+        if (check_known_run_id(c, i, &row) && strcmp(row.run_id, run_id) == 0)
             return c->now->nodes[i].id;
     return NULL;
 }
 
-static bool is_refusal(enum hf_node_error error)
+static bool check_is_refusal(enum hf_node_error error)
 {
     return error == HF_NODE_ERR_AUTH || error == HF_NODE_ERR_PERM;
 }
 
-static bool is_tls(enum hf_node_error error)
+static bool check_is_tls(enum hf_node_error error)
 {
     return error >= HF_NODE_ERR_TLS && error <= HF_NODE_ERR_WANTS_TLS;
 }
 
 /* (!) By its run id, which no other server ever has. At the address before may be nobody, but nobody else:
  * other hosts would ask that one. Who does not say who it is counts as somebody else. */
-static void judge_address(struct reload_check *c, int node, const struct trial *there,
-                          const struct trial *before)
+static void check_judge_address(struct reload_check *c, int node, const struct trial *there,
+                                const struct trial *before)
 {
     const char *id = c->next->nodes[node].id, *address = c->next->nodes[node].text, *owner;
     struct hf_node_row row;
 
     if (!there->answered)
-        refuse(c, "node %s cannot be reached at %s: %s", id, address, there->text);
-    else if (!known_run_id(c, node, &row))
-        refuse(c,
-               "node %s has not been up since this agent began, so it is not known whether %s is "
-               "the same server: try again when the node is up at %s",
-               id, address, c->now->nodes[node].text);
+        check_refuse(c, "node %s cannot be reached at %s: %s", id, address, there->text);
+    else if (!check_known_run_id(c, node, &row))
+        check_refuse(
+            c,
+            "node %s has not been up since this agent began, so it is not known whether %s is "
+            "the same server: try again when the node is up at %s",
+            id, address, c->now->nodes[node].text);
     else if (before->answered && strcmp(before->facts.run_id, row.run_id) != 0)
-        refuse(c, "node %s: another server than before answers at its present address %s", id,
-               c->now->nodes[node].text);
+        check_refuse(c, "node %s: another server than before answers at its present address %s", id,
+                     c->now->nodes[node].text);
     else if (before->connected && !before->answered)
-        refuse(
+        check_refuse(
             c,
             "node %s: it cannot be told which server is at its present address %s (%s), and other "
             "hosts may ask that one: stop it first",
             id, c->now->nodes[node].text, before->text);
     else if (strcmp(there->facts.run_id, row.run_id) == 0)
         return;
-    else if ((owner = owner_of(c, there->facts.run_id)))
-        refuse(c, "node %s: %s leads to the server of node %s", id, address, owner);
+    else if ((owner = check_owner_of(c, there->facts.run_id)))
+        check_refuse(c, "node %s: %s leads to the server of node %s", id, address, owner);
     else
-        refuse(
+        check_refuse(
             c,
             "node %s: %s is another server than the fleet's at %s. To give a node another server: "
             "holdfast fleet move; while one moves, reload again when it has settled",
@@ -92,32 +93,34 @@ static void judge_address(struct reload_check *c, int node, const struct trial *
 }
 
 /* A node that was refused before is no worse off. */
-static void judge_certificates(struct reload_check *c, const char *id, const struct trial *there,
-                               const struct trial *before)
+static void check_judge_certificates(struct reload_check *c, const char *id,
+                                     const struct trial *there, const struct trial *before)
 {
-    if (!there->answered && is_tls(there->error) && before->answered)
-        refuse(c,
-               "node %s does not go with the new certificates (%s): correct the files, or the "
-               "server first",
-               id, there->text);
+    if (!there->answered && check_is_tls(there->error) && before->answered)
+        check_refuse(
+            c,
+            "node %s does not go with the new certificates (%s): correct the files, or the "
+            "server first",
+            id, there->text);
 }
 
-static void judge_node(struct reload_check *c, const struct config_change *change,
-                       const struct trial *there, const struct trial *before)
+static void check_judge_node(struct reload_check *c, const struct config_change *change,
+                             const struct trial *there, const struct trial *before)
 {
     const char *id = c->next->nodes[change->node].id;
 
     if (change->certificates) {
-        judge_certificates(c, id, there, before);
+        check_judge_certificates(c, id, there, before);
         return;
     }
-    if (is_refusal(there->error))
-        refuse(c,
-               "node %s refuses the new user or password (%s): give the user its rights there "
-               "first, or correct the file",
-               id, there->text);
+    if (check_is_refusal(there->error))
+        check_refuse(
+            c,
+            "node %s refuses the new user or password (%s): give the user its rights there "
+            "first, or correct the file",
+            id, there->text);
     else if (change->effect == CONFIG_MOVED)
-        judge_address(c, change->node, there, before);
+        check_judge_address(c, change->node, there, before);
     else if (!there->answered) {
         size_t used = strlen(c->untried);
 
@@ -127,7 +130,7 @@ static void judge_node(struct reload_check *c, const struct config_change *chang
 
 /* Where the node is for this agent, by the fleet's record or else by the configuration; by the new user: the old one
  * may have been taken away there. */
-static void present_address(const struct reload_check *c, int node, struct node_address *ret)
+static void check_present_address(const struct reload_check *c, int node, struct node_address *ret)
 {
     const struct node_address *configured = &c->now->nodes[node];
     struct fleet_shown shown;
@@ -151,60 +154,61 @@ struct trials {
     struct node_address present[HF_NODES_MAX];
 };
 
-static void want_trial(struct reload_check *c, struct trials *t, const struct config_change *change)
+static void check_want_trial(struct reload_check *c, struct trials *t,
+                             const struct config_change *change)
 {
     int node = change->node;
 
-    present_address(c, node, &t->present[node]);
+    check_present_address(c, node, &t->present[node]);
     t->wanted[t->count] = *change;
     t->pair[t->count][0] = (struct trial){.address = &c->next->nodes[node], .keys = c->keys};
     t->pair[t->count++][1] = (struct trial){.address = &t->present[node]};
 }
 
-static void want_trials(struct reload_check *c, struct trials *t)
+static void check_want_trials(struct reload_check *c, struct trials *t)
 {
     for (size_t i = 0; i < c->change_count; i++) {
         struct config_change change = c->changes[i];
 
         if (change.secret || change.effect == CONFIG_MOVED)
-            want_trial(c, t, &change);
+            check_want_trial(c, t, &change);
         for (change.node = 0; change.certificates && change.node < c->next->node_count;
              change.node++)
             if (c->next->nodes[change.node].tls)
-                want_trial(c, t, &change);
+                check_want_trial(c, t, &change);
     }
 }
 
 /* Two trials for each change of a node that wants one. */
-static void try_nodes(struct reload_check *c)
+static void check_try_nodes(struct reload_check *c)
 {
     struct trials *t = calloc(1, sizeof(*t));
     int rc;
 
     if (!t) {
-        refuse(c, "%s", hf_status_text(HF_ENOMEM));
+        check_refuse(c, "%s", hf_status_text(HF_ENOMEM));
         return;
     }
-    want_trials(c, t);
+    check_want_trials(c, t);
     rc = trial_run(t->pair[0], 2 * t->count, TRIAL_MOST);
     if (rc < 0)
-        refuse(c, "the nodes cannot be tried: %s", hf_status_text(rc));
+        check_refuse(c, "the nodes cannot be tried: %s", hf_status_text(rc));
     for (int i = 0; i < t->count && c->good; i++)
-        judge_node(c, &t->wanted[i], &t->pair[i][0], &t->pair[i][1]);
+        check_judge_node(c, &t->wanted[i], &t->pair[i][0], &t->pair[i][1]);
     explicit_bzero(t, sizeof(*t)); /* passwords */
     free(t);
 }
 
 /* --- the file --------------------------------------------------------------------------------- */
 
-static bool read_file(struct reload_check *c)
+static bool check_read_file(struct reload_check *c)
 {
     struct config_report *report = malloc(sizeof(*report));
     char why[sizeof(c->why) / 2];
     int rc;
 
     if (!report) {
-        refuse(c, "%s", hf_status_text(HF_ENOMEM));
+        check_refuse(c, "%s", hf_status_text(HF_ENOMEM));
         return false;
     }
     rc = config_reload(c->start->argc, c->start->argv, c->next, report);
@@ -214,10 +218,10 @@ static bool read_file(struct reload_check *c)
     else
         (void)config_fault_text(report, &report->faults[0], why, sizeof(why));
     if (rc < 0 && report->fault_count > 1)
-        refuse(c, "%s (and %d more: holdfastd --check-config FILE shows all)", why,
-               report->fault_count - 1);
+        check_refuse(c, "%s (and %d more: holdfastd --check-config FILE shows all)", why,
+                     report->fault_count - 1);
     else if (rc < 0)
-        refuse(c, "%s", why);
+        check_refuse(c, "%s", why);
     free(report);
     return rc == HF_OK;
 }
@@ -226,10 +230,10 @@ void reload_check(struct reload_check *c)
 {
     char text[RELOAD_TEXT_SIZE / 2];
 
-    if (!read_file(c))
+    if (!check_read_file(c))
         return;
     if (config_tls_keys(c->next, &c->keys, text, sizeof(text)) < 0) {
-        refuse(c, "%s", text); /* it has changed since it was judged */
+        check_refuse(c, "%s", text); /* it has changed since it was judged */
         return;
     }
     if (c->start->again)
@@ -241,7 +245,7 @@ void reload_check(struct reload_check *c)
     c->change_count = config_changes(c->now, c->next, c->changes);
     c->good = true;
     if (config_changes_text(c->changes, c->change_count, CONFIG_RESTART, text, sizeof(text)))
-        refuse(c, "%.500s: only a restart changes this: %s", c->path, text);
+        check_refuse(c, "%.500s: only a restart changes this: %s", c->path, text);
     else
-        try_nodes(c);
+        check_try_nodes(c);
 }

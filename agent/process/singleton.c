@@ -19,7 +19,7 @@
 /* The kernel ends it already; on a loaded machine that takes its time. */
 #define ORPHAN_MOST 5000 /* ms */
 
-static int say_sys(const char *what, const char *path, char *why, size_t why_size)
+static int singleton_say_sys(const char *what, const char *path, char *why, size_t why_size)
 {
     int error = errno;
 
@@ -29,12 +29,12 @@ static int say_sys(const char *what, const char *path, char *why, size_t why_siz
 }
 
 /* A directory that is there already. */
-static int judge_directory(const char *path, bool shared, char *why, size_t why_size)
+static int singleton_judge_directory(const char *path, bool shared, char *why, size_t why_size)
 {
     struct stat st;
 
     if (lstat(path, &st) < 0)
-        return say_sys("look at", path, why, why_size);
+        return singleton_say_sys("look at", path, why, why_size);
     if (shared) /* what an operator gave as --runtime-dir is the operator's choice */
         return HF_OK;
     if (!S_ISDIR(st.st_mode))
@@ -52,22 +52,22 @@ static int judge_directory(const char *path, bool shared, char *why, size_t why_
 }
 
 /* A directory that is made with `mode`, or is there already and writable for no other user. */
-static int own_directory(const char *path, mode_t mode, bool shared, bool *ret_made, char *why,
-                         size_t why_size)
+static int singleton_own_directory(const char *path, mode_t mode, bool shared, bool *ret_made,
+                                   char *why, size_t why_size)
 {
     if (mkdir(path, mode) == 0) {
         *ret_made = true;
         if (chmod(path, mode) < 0) /* whatever the umask was */
-            return say_sys("set the mode of", path, why, why_size);
+            return singleton_say_sys("set the mode of", path, why, why_size);
         return HF_OK;
     }
     if (errno != EEXIST)
-        return say_sys("make the directory", path, why, why_size);
-    return judge_directory(path, shared, why, why_size);
+        return singleton_say_sys("make the directory", path, why, why_size);
+    return singleton_judge_directory(path, shared, why, why_size);
 }
 
 /* The process that took the lock; 0: it has not said so yet. */
-static pid_t taken_by(const struct singleton *s)
+static pid_t singleton_taken_by(const struct singleton *s)
 {
     char text[32] = "";
 
@@ -76,14 +76,14 @@ static pid_t taken_by(const struct singleton *s)
 
 /* HF_EBUSY, HF_ESYS. A process that runs the agent as its child shares the lock with it, and when the one
  * was killed the other is about to end: that is no second agent. */
-static int lock_now(const struct singleton *s)
+static int singleton_lock_now(const struct singleton *s)
 {
     for (int waited_ms = 0; flock(s->lock_fd, LOCK_EX | LOCK_NB) < 0; waited_ms += TRY_EVERY) {
         pid_t owner;
 
         if (errno != EWOULDBLOCK)
             return HF_ESYS;
-        owner = taken_by(s);
+        owner = singleton_taken_by(s);
         if (waited_ms >= ORPHAN_MOST || owner <= 0 || kill(owner, 0) == 0 || errno != ESRCH)
             return HF_EBUSY;
         (void)poll(NULL, 0, TRY_EVERY);
@@ -91,7 +91,8 @@ static int lock_now(const struct singleton *s)
     return HF_OK;
 }
 
-static int refuse_second(const struct singleton *s, const char *name, char *why, size_t why_size)
+static int singleton_refuse_second(const struct singleton *s, const char *name, char *why,
+                                   size_t why_size)
 {
     pid_t pid = 0;
 
@@ -99,7 +100,7 @@ static int refuse_second(const struct singleton *s, const char *name, char *why,
     for (int i = 0; i < TRIES && pid <= 0; i++) {
         if (i > 0)
             (void)poll(NULL, 0, TRY_EVERY);
-        pid = taken_by(s);
+        pid = singleton_taken_by(s);
     }
     if (pid > 0)
         snprintf(why, why_size,
@@ -113,8 +114,8 @@ static int refuse_second(const struct singleton *s, const char *name, char *why,
 }
 
 /* HF_EPENDING: file or directory went away meanwhile, because their agent was just ending. */
-static int try_lock(struct singleton *s, const char *path, const char *name, char *why,
-                    size_t why_size)
+static int singleton_try_lock(struct singleton *s, const char *path, const char *name, char *why,
+                              size_t why_size)
 {
     struct stat here, there;
     int rc;
@@ -123,12 +124,12 @@ static int try_lock(struct singleton *s, const char *path, const char *name, cha
     if (s->lock_fd < 0 && errno == ENOENT)
         return HF_EPENDING;
     if (s->lock_fd < 0)
-        return say_sys("open", path, why, why_size);
-    rc = lock_now(s);
+        return singleton_say_sys("open", path, why, why_size);
+    rc = singleton_lock_now(s);
     if (rc == HF_EBUSY)
-        rc = refuse_second(s, name, why, why_size);
+        rc = singleton_refuse_second(s, name, why, why_size);
     else if (rc < 0)
-        rc = say_sys("lock", path, why, why_size);
+        rc = singleton_say_sys("lock", path, why, why_size);
     else if (fstat(s->lock_fd, &here) == 0 && stat(path, &there) == 0 &&
              here.st_ino == there.st_ino && here.st_dev == there.st_dev)
         return HF_OK;
@@ -151,11 +152,11 @@ int singleton_take(const struct config *config, struct singleton *ret_singleton,
     snprintf(s.dir, sizeof(s.dir), "%s/%s", config->runtime_dir, config->name);
     snprintf(path, sizeof(path), "%s/lock", s.dir);
     for (int i = 0; i < TRIES && rc == HF_EPENDING; i++) {
-        rc = own_directory(s.base, mode, !config->system, &s.made_base, why, why_size);
+        rc = singleton_own_directory(s.base, mode, !config->system, &s.made_base, why, why_size);
         if (rc == HF_OK)
-            rc = own_directory(s.dir, mode, false, &made_dir, why, why_size);
+            rc = singleton_own_directory(s.dir, mode, false, &made_dir, why, why_size);
         if (rc == HF_OK)
-            rc = try_lock(&s, path, config->name, why, why_size);
+            rc = singleton_try_lock(&s, path, config->name, why, why_size);
     }
     if (rc == HF_EPENDING) {
         snprintf(why, why_size, "another process removed %s again and again", path);
@@ -165,7 +166,7 @@ int singleton_take(const struct config *config, struct singleton *ret_singleton,
         return rc;
     snprintf(pid, sizeof(pid), "%ld\n", (long)getpid());
     if (ftruncate(s.lock_fd, 0) < 0 || pwrite(s.lock_fd, pid, strlen(pid), 0) < 0) {
-        rc = say_sys("write", path, why, why_size);
+        rc = singleton_say_sys("write", path, why, why_size);
         close(s.lock_fd);
         return rc;
     }
@@ -173,19 +174,19 @@ int singleton_take(const struct config *config, struct singleton *ret_singleton,
     return HF_OK;
 }
 
-static int look_at_directory(const char *path, bool shared, char *why, size_t why_size)
+static int singleton_look_at_directory(const char *path, bool shared, char *why, size_t why_size)
 {
-    int rc = judge_directory(path, shared, why, why_size);
+    int rc = singleton_judge_directory(path, shared, why, why_size);
 
     return rc == HF_ESYS && errno == ENOENT ? HF_OK : rc;
 }
 
 int singleton_look(const struct config *config, char ret_dir[600], char *why, size_t why_size)
 {
-    int rc = look_at_directory(config->runtime_dir, !config->system, why, why_size);
+    int rc = singleton_look_at_directory(config->runtime_dir, !config->system, why, why_size);
 
     snprintf(ret_dir, 600, "%s/%s", config->runtime_dir, config->name);
-    return rc == HF_OK ? look_at_directory(ret_dir, false, why, why_size) : rc;
+    return rc == HF_OK ? singleton_look_at_directory(ret_dir, false, why, why_size) : rc;
 }
 
 void singleton_release(struct singleton *s, bool remove)

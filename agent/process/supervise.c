@@ -42,7 +42,7 @@ struct watch {
     struct watchdog dog;
 };
 
-static void signals_of_ours(sigset_t *ret_set)
+static void supervise_signals_of_ours(sigset_t *ret_set)
 {
     (void)sigemptyset(ret_set);
     (void)sigaddset(ret_set, SIGTERM);
@@ -51,7 +51,7 @@ static void signals_of_ours(sigset_t *ret_set)
 }
 
 /* Their default would end the agent, or, at a limit on files, end it by a core dump instead of an error. */
-static void ignore_strays(void)
+static void supervise_ignore_strays(void)
 {
     static const int strays[] = {SIGUSR1, SIGUSR2, SIGALRM,   SIGVTALRM, SIGPROF,
                                  SIGIO,   SIGPWR,  SIGSTKFLT, SIGXFSZ};
@@ -66,19 +66,19 @@ void supervise_block_signals(void)
 {
     sigset_t set;
 
-    ignore_strays();
-    signals_of_ours(&set);
+    supervise_ignore_strays();
+    supervise_signals_of_ours(&set);
     (void)sigaddset(&set, SIGPIPE); /* stderr may be a pipe that nobody reads any more */
     (void)sigaddset(&set, BROKER_ROUSE);
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
-static void beat(struct agent *agent, hf_time now)
+static void supervise_beat(struct agent *agent, hf_time now)
 {
     atomic_store_explicit(&agent->table.header->main_beat_ns, now.ns, memory_order_relaxed);
 }
 
-static void watch_broker(struct watch *w, hf_time now)
+static void supervise_watch_broker(struct watch *w, hf_time now)
 {
     const struct hf_table_header *h = w->agent->table.header;
     hf_time beaten = {atomic_load_explicit(&h->broker_beat_ns, memory_order_relaxed)};
@@ -93,7 +93,7 @@ static void watch_broker(struct watch *w, hf_time now)
 /* --- ready, or not ---------------------------------------------------------------------------- */
 
 /* The service manager shows a drain. */
-static void watch_drain(struct watch *w)
+static void supervise_watch_drain(struct watch *w)
 {
     char text[DRAIN_RECORD_TEXT], status[DRAIN_RECORD_TEXT + 32];
     struct hf_drained now;
@@ -108,7 +108,7 @@ static void watch_drain(struct watch *w)
     notify_send(status);
 }
 
-static void say_ready(struct watch *w)
+static void supervise_say_ready(struct watch *w)
 {
     const struct config *c = w->agent->config;
 
@@ -121,7 +121,7 @@ static void say_ready(struct watch *w)
 }
 
 /* The agent starts without a quorum, says so, and becomes ready by itself. */
-static void say_waiting(struct watch *w, hf_time now)
+static void supervise_say_waiting(struct watch *w, hf_time now)
 {
     char why[sizeof(w->why)], status[sizeof(w->why) + 32];
 
@@ -143,27 +143,27 @@ static void say_waiting(struct watch *w, hf_time now)
     memcpy(w->why, why, sizeof(why));
 }
 
-static bool waits_newly(const struct watch *w)
+static bool supervise_waits_newly(const struct watch *w)
 {
     return w->waiting_since.ns != HF_TIME_NEVER.ns &&
            hf_time_before(clock_now(), hf_time_add(w->waiting_since, WAIT_BEFORE));
 }
 
-static void watch_readiness(struct watch *w, hf_time now)
+static void supervise_watch_readiness(struct watch *w, hf_time now)
 {
     if (broker_ready(w->agent->broker)) {
         w->waiting_since = HF_TIME_NEVER;
         if (!w->said_ready)
-            say_ready(w);
+            supervise_say_ready(w);
         return;
     }
     w->waiting_since = hf_time_min(w->waiting_since, now);
     if (hf_time_reached(now, hf_time_add(w->waiting_since, WAIT_BEFORE)))
-        say_waiting(w, now);
+        supervise_say_waiting(w, now);
 }
 
 /* Holders have the table by descriptor, and new clients are given a descriptor, too. */
-static void watch_table(struct watch *w, hf_time now)
+static void supervise_watch_table(struct watch *w, hf_time now)
 {
     struct agent *agent = w->agent;
 
@@ -183,7 +183,7 @@ static void watch_table(struct watch *w, hf_time now)
 /* --- the loop --------------------------------------------------------------------------------- */
 
 /* True when it is time to end. */
-static bool take_signals(int fd, struct reload *reload) IN_MAIN_THREAD
+static bool supervise_take_signals(int fd, struct reload *reload) IN_MAIN_THREAD
 {
     struct signalfd_siginfo info;
     bool end = false;
@@ -209,12 +209,13 @@ int supervise_signals(void)
 {
     sigset_t set;
 
-    signals_of_ours(&set);
+    supervise_signals_of_ours(&set);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
 /* After a reload under way, whose thread uses what this agent has; renewals go on meanwhile. */
-static bool starts_again(struct watch *w, const struct reload *reload, hf_time now) IN_MAIN_THREAD
+static bool supervise_starts_again(struct watch *w, const struct reload *reload,
+                                   hf_time now) IN_MAIN_THREAD
 {
     if (!atomic_load_explicit(&w->agent->again, memory_order_acquire))
         return false;
@@ -239,7 +240,7 @@ bool supervise(struct agent *agent, int signals, struct control *control, struct
     for (;;) {
         /* Often at first, so that the ready line comes as soon as it is true; and when it is not any more: the agent may be
          * about to start again. */
-        bool busy = !(w.said_ready || w.why[0]) || reload_busy(reload) || waits_newly(&w);
+        bool busy = !(w.said_ready || w.why[0]) || reload_busy(reload) || supervise_waits_newly(&w);
         int timeout_ms = busy ? 10 : BEAT_MS;
         size_t count;
         hf_time now;
@@ -249,17 +250,17 @@ bool supervise(struct agent *agent, int signals, struct control *control, struct
         hf_assert(count <= CONTROL_POLLS, "polls %zu", count);
         (void)poll(polls, 1 + count, timeout_ms);
         now = clock_now();
-        beat(agent, now);
-        if (polls[0].revents && take_signals(signals, reload))
+        supervise_beat(agent, now);
+        if (polls[0].revents && supervise_take_signals(signals, reload))
             return false;
-        if (starts_again(&w, reload, now))
+        if (supervise_starts_again(&w, reload, now))
             return true;
         reload_turn(reload);
         control_serve(control, &polls[1], count, now);
-        watch_readiness(&w, now);
-        watch_drain(&w);
-        watch_table(&w, now);
-        watch_broker(&w, now);
+        supervise_watch_readiness(&w, now);
+        supervise_watch_drain(&w);
+        supervise_watch_table(&w, now);
+        supervise_watch_broker(&w, now);
         watchdog_turn(&w.dog, w.agent->table.header, now);
     }
 }
@@ -269,7 +270,7 @@ struct ending {
     atomic_bool done;
 };
 
-static void *join_broker(void *arg)
+static void *supervise_join_broker(void *arg)
 {
     struct ending *e = arg;
 
@@ -285,15 +286,15 @@ void supervise_end(struct agent *agent)
     pthread_t joiner;
 
     watchdog_init(&w.dog);
-    if (pthread_create(&joiner, NULL, join_broker, &e) != 0) {
+    if (pthread_create(&joiner, NULL, supervise_join_broker, &e) != 0) {
         broker_join(agent->broker);
         return;
     }
     while (!atomic_load_explicit(&e.done, memory_order_acquire)) {
         hf_time now = clock_now();
 
-        beat(agent, now);
-        watch_broker(&w, now);
+        supervise_beat(agent, now);
+        supervise_watch_broker(&w, now);
         watchdog_turn(&w.dog, w.agent->table.header, now);
         (void)poll(NULL, 0, 5);
     }

@@ -24,12 +24,12 @@ void watchdog_init(struct watchdog *dog)
                              .fed = HF_TIME_PAST};
 }
 
-static hf_dur look(struct progress *p, const _Atomic int64_t *beat, hf_time now)
+static hf_dur watchdog_look(struct progress *p, const _Atomic int64_t *beat, hf_time now)
 {
     return progress_look(p, atomic_load_explicit(beat, memory_order_relaxed), now);
 }
 
-static void say_hangs(const struct watchdog *dog, const char *thread)
+static void watchdog_say_hangs(const struct watchdog *dog, const char *thread)
 {
     if (dog->feed_every.ns > 0)
         log_error("the %s thread has stood still for %lld ms: the service manager is to start "
@@ -44,15 +44,15 @@ static void say_hangs(const struct watchdog *dog, const char *thread)
 
 void watchdog_turn(struct watchdog *dog, const struct hf_table_header *header, hf_time now)
 {
-    hf_dur broker = look(&dog->broker, &header->broker_beat_ns, now);
-    hf_dur renewal = look(&dog->renewal, &header->renewal_beat_ns, now);
+    hf_dur broker = watchdog_look(&dog->broker, &header->broker_beat_ns, now);
+    hf_dur renewal = watchdog_look(&dog->renewal, &header->renewal_beat_ns, now);
     const char *thread = renewal.ns >= dog->still_most.ns  ? "renewal"
                          : broker.ns >= dog->still_most.ns ? "broker"
                                                            : NULL;
 
     hf_assert(dog->still_most.ns > 0, "feed_every %lld", (long long)dog->feed_every.ns);
     if (thread && !dog->hangs) {
-        say_hangs(dog, thread);
+        watchdog_say_hangs(dog, thread);
         if (dog->feed_every.ns > 0)
             notify_send("WATCHDOG=trigger");
     }

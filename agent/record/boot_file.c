@@ -37,7 +37,7 @@ int boot_file_say(const char *doing, const char *path, char *why, size_t why_siz
     return HF_ESYS;
 }
 
-static int say_owned(const char *path, int fd, char *why, size_t why_size)
+static int boot_file_say_owned(const char *path, int fd, char *why, size_t why_size)
 {
     struct boot_file_header h;
 
@@ -57,7 +57,7 @@ int boot_file_own(const char *path, int fd, char *why, size_t why_size)
         if (errno != EWOULDBLOCK)
             return boot_file_say("lock", path, why, why_size);
         if (waited_ms >= OWN_MOST)
-            return say_owned(path, fd, why, why_size);
+            return boot_file_say_owned(path, fd, why, why_size);
         (void)poll(NULL, 0, OWN_EVERY);
     }
     return HF_OK;
@@ -72,7 +72,7 @@ struct beside {
     char path[BOOT_FILE_PATH + 8];
 };
 
-static struct beside beside(const char *path)
+static struct beside boot_file_beside(const char *path)
 {
     struct beside temporary;
 
@@ -80,7 +80,7 @@ static struct beside beside(const char *path)
     return temporary;
 }
 
-static struct beside room_beside(const char *path)
+static struct beside boot_file_room_beside(const char *path)
 {
     struct beside room;
 
@@ -88,8 +88,8 @@ static struct beside room_beside(const char *path)
     return room;
 }
 
-static int say_no_room(const char *path, const char *what, size_t size, int error, char *why,
-                       size_t why_size)
+static int boot_file_say_no_room(const char *path, const char *what, size_t size, int error,
+                                 char *why, size_t why_size)
 {
     snprintf(why, why_size, "no room for %s of %zu KiB at %s: %s; make room or lower the capacity",
              what, size / 1024, path, strerror(error));
@@ -110,7 +110,7 @@ int boot_file_take(int fd, size_t from, size_t to)
 
 int boot_file_reserve(const char *path, const char *what, size_t size, char *why, size_t why_size)
 {
-    const struct beside room = room_beside(path);
+    const struct beside room = boot_file_room_beside(path);
     int fd, error;
 
     (void)unlink(room.path);
@@ -122,18 +122,18 @@ int boot_file_reserve(const char *path, const char *what, size_t size, char *why
     if (!error)
         return HF_OK;
     (void)unlink(room.path);
-    return say_no_room(path, what, size, error, why, why_size);
+    return boot_file_say_no_room(path, what, size, error, why, why_size);
 }
 
 void boot_file_unreserve(const char *path)
 {
-    (void)unlink(room_beside(path).path);
+    (void)unlink(boot_file_room_beside(path).path);
 }
 
 /* Nobody has written to reserved room, of which there may be more than is needed now. */
-static void use_reserved(const char *path, size_t size)
+static void boot_file_use_reserved(const char *path, size_t size)
 {
-    const struct beside room = room_beside(path), temporary = beside(path);
+    const struct beside room = boot_file_room_beside(path), temporary = boot_file_beside(path);
     struct stat st;
 
     if (lstat(room.path, &st) == 0 && S_ISREG(st.st_mode) && (size_t)st.st_size >= size)
@@ -144,20 +144,20 @@ void boot_file_abandon(const char *path)
 {
     int error = errno;
 
-    (void)unlink(beside(path).path);
+    (void)unlink(boot_file_beside(path).path);
     errno = error;
 }
 
 int boot_file_begin(const char *path, const char *what, const struct boot_file_header *want,
                     int *ret_fd, char *why, size_t why_size)
 {
-    const struct beside at = beside(path);
+    const struct beside at = boot_file_beside(path);
     const char *temporary = at.path;
     struct boot_file_header header = *want;
     int fd, error;
 
     (void)unlink(temporary);
-    use_reserved(path, want->size);
+    boot_file_use_reserved(path, want->size);
     fd = open(temporary, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return boot_file_say("make", temporary, why, why_size);
@@ -165,7 +165,7 @@ int boot_file_begin(const char *path, const char *what, const struct boot_file_h
         goto error_file;
     error = boot_file_take(fd, 0, want->size);
     if (error) {
-        (void)say_no_room(path, what, want->size, error, why, why_size);
+        (void)boot_file_say_no_room(path, what, want->size, error, why, why_size);
         goto error_file;
     }
     header.pid = (uint32_t)getpid();
@@ -187,7 +187,7 @@ error_file:
 
 int boot_file_commit(const char *path, char *why, size_t why_size)
 {
-    if (rename(beside(path).path, path) == 0)
+    if (rename(boot_file_beside(path).path, path) == 0)
         return HF_OK;
     (void)boot_file_say("write", path, why, why_size);
     boot_file_abandon(path);

@@ -12,7 +12,7 @@
 #define MORE (4 * HF_SLOTS_STEP)
 
 /* As many slots as have room now, and those that may get it until the journal is carried over. */
-static int take_for_journal(const char *path, int nodes, char *why, size_t why_size)
+static int carry_room_take_for_journal(const char *path, int nodes, char *why, size_t why_size)
 {
     struct journal_page page;
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK), rc = HF_OK;
@@ -37,7 +37,7 @@ int carry_room_take(const char *dir, int nodes, char *why, size_t why_size)
     int rc;
 
     snprintf(path, sizeof(path), "%s/journal", dir);
-    rc = take_for_journal(path, nodes, why, why_size);
+    rc = carry_room_take_for_journal(path, nodes, why, why_size);
     if (rc == HF_OK) {
         snprintf(path, sizeof(path), "%s/nodes", dir);
         if (lstat(path, &st) == 0) /* it has one size for all lists */

@@ -23,7 +23,7 @@ struct record {
 
 #define FILE_SIZE (BOOT_FILE_HEADER + sizeof(struct record))
 
-static struct boot_file_header header_of(const struct boot_clock *clock)
+static struct boot_file_header drain_record_header_of(const struct boot_clock *clock)
 {
     struct boot_file_header h = {
         .magic = RECORD_MAGIC, .fingerprint = RECORD_VERSION, .size = FILE_SIZE};
@@ -33,9 +33,10 @@ static struct boot_file_header header_of(const struct boot_clock *clock)
 }
 
 /* Of another boot: it stands for no drain. */
-static bool is_over(int fd, const struct boot_clock *clock, struct hf_drained *ret_drained)
+static bool drain_record_is_over(int fd, const struct boot_clock *clock,
+                                 struct hf_drained *ret_drained)
 {
-    const struct boot_file_header want = header_of(clock);
+    const struct boot_file_header want = drain_record_header_of(clock);
     struct boot_file_header have;
     struct record r;
 
@@ -71,7 +72,7 @@ void drain_record_read(const char *path, const struct boot_clock *clock,
     fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT)
         return;
-    if (fd >= 0 && is_over(fd, clock, &found)) {
+    if (fd >= 0 && drain_record_is_over(fd, clock, &found)) {
         close(fd);
         (void)unlink(path);
         return;
@@ -86,7 +87,7 @@ void drain_record_read(const char *path, const struct boot_clock *clock,
 int drain_record_keep(const char *path, const struct boot_clock *clock,
                       const struct hf_drained *drained, char *why, size_t why_size)
 {
-    const struct boot_file_header want = header_of(clock);
+    const struct boot_file_header want = drain_record_header_of(clock);
     const struct record r = {
         .since_wall_ms = drained->since_wall_ms, .uid = drained->uid, .pid = drained->pid};
 

@@ -29,7 +29,7 @@ void events_begin(struct agent *agent)
     atomic_store(&agent->event_number, hf_history_begin(&agent->table));
 }
 
-static void put(struct agent *agent, enum hf_event_ring ring, struct hf_event *event)
+static void event_put(struct agent *agent, enum hf_event_ring ring, struct hf_event *event)
 {
     hf_assert((unsigned)ring < HF_EVENT_RINGS, "ring %d, event %u", (int)ring, event->kind);
     hf_assert(event->node == HF_EVENT_NO_NODE || event->node < HF_NODES_MAX, "event %u, node %u",
@@ -41,7 +41,7 @@ static void put(struct agent *agent, enum hf_event_ring ring, struct hf_event *e
 }
 
 /* (!) A user who loses leases on purpose, or a node that says that keys are missing, pushes out the losses of nobody else. */
-static void put_loss(struct agent *agent, struct hf_event *event)
+static void event_put_loss(struct agent *agent, struct hf_event *event)
 {
     bool of_node = event->kind == HF_EVENT_VOTE_VOID;
 
@@ -49,18 +49,18 @@ static void put_loss(struct agent *agent, struct hf_event *event)
         share_take(&agent->loss_shares,
                    share_of(&agent->loss_shares, of_node ? UINT32_MAX - event->node : event->uid),
                    SHARE_BURST, SHARE_EACH, (hf_time){event->at_ns}))
-        put(agent, HF_EVENTS_LOSSES, event);
+        event_put(agent, HF_EVENTS_LOSSES, event);
 }
 
 /* --- leases ----------------------------------------------------------------------------------- */
 
-static int64_t shown(hf_time valid)
+static int64_t event_shown(hf_time valid)
 {
     return valid.ns > 0 && valid.ns < HF_TIME_NEVER.ns ? valid.ns : 0;
 }
 
 /* The nodes whose vote stands beyond `at`. */
-static uint16_t voting_of(const hf_time *d, int n, hf_time at)
+static uint16_t event_voting_of(const hf_time *d, int n, hf_time at)
 {
     unsigned voting = 0;
 
@@ -71,7 +71,7 @@ static uint16_t voting_of(const hf_time *d, int n, hf_time at)
 }
 
 /* HF_TIME_NEVER: beyond the q-th vote; the stored V may be a little before it. */
-static uint16_t voting_at(const struct lease_fsm *fsm, hf_time at)
+static uint16_t event_voting_at(const struct lease_fsm *fsm, hf_time at)
 {
     hf_time d[HF_NODES_MAX];
 
@@ -79,11 +79,11 @@ static uint16_t voting_at(const struct lease_fsm *fsm, hf_time at)
         d[i] = lease_fsm_d(fsm, i);
     if (at.ns == HF_TIME_NEVER.ns)
         at = servers_validity(fsm->servers, d, lease_fsm_timing(fsm).span, fsm->n, fsm->q);
-    return voting_of(d, fsm->n, at);
+    return event_voting_of(d, fsm->n, at);
 }
 
-static struct hf_event of_holder(const struct agent *agent, const struct lease *lease,
-                                 enum hf_event_kind kind, hf_time now)
+static struct hf_event event_of_holder(const struct agent *agent, const struct lease *lease,
+                                       enum hf_event_kind kind, hf_time now)
 {
     struct hf_event event = {
         .kind = (uint8_t)kind,
@@ -101,73 +101,73 @@ static struct hf_event of_holder(const struct agent *agent, const struct lease *
     return event;
 }
 
-static struct hf_event of_lease(const struct agent *agent, const struct lease *lease,
-                                enum hf_event_kind kind)
+static struct hf_event event_of_lease(const struct agent *agent, const struct lease *lease,
+                                      enum hf_event_kind kind)
 {
     const struct lease_fsm *fsm = &lease->fsm;
     hf_time now = clock_now();
-    struct hf_event event = of_holder(agent, lease, kind, now);
+    struct hf_event event = event_of_holder(agent, lease, kind, now);
 
-    event.valid_before_ns = shown(fsm->valid);
+    event.valid_before_ns = event_shown(fsm->valid);
     event.valid_ns =
         fsm->state == HF_SLOT_LOST && hf_time_before(now, fsm->valid) ? 0 : event.valid_before_ns;
-    event.voting = voting_at(fsm, now);
+    event.voting = event_voting_at(fsm, now);
     return event;
 }
 
 void event_granted(struct agent *agent, const struct lease *lease, hf_dur waited)
 {
-    struct hf_event event = of_lease(agent, lease, HF_EVENT_GRANTED);
+    struct hf_event event = event_of_lease(agent, lease, HF_EVENT_GRANTED);
 
     event.valid_before_ns = 0;
     event.value = hf_dur_ms(waited);
-    put(agent, HF_EVENTS_GRANTS, &event);
+    event_put(agent, HF_EVENTS_GRANTS, &event);
 }
 
 void event_released(struct agent *agent, const struct lease *lease)
 {
-    struct hf_event event = of_lease(agent, lease, HF_EVENT_RELEASED);
+    struct hf_event event = event_of_lease(agent, lease, HF_EVENT_RELEASED);
 
     event.reason = (uint8_t)lease->fsm.reason;
     event.value = hf_dur_ms(hf_time_since((hf_time){event.at_ns}, lease->since));
-    put(agent, HF_EVENTS_GRANTS, &event);
+    event_put(agent, HF_EVENTS_GRANTS, &event);
 }
 
 void event_skipped(struct agent *agent, const struct lease *lease, int64_t ago_ms)
 {
     /* The lease is the renewal thread's: its validity is not read here. */
-    struct hf_event event = of_holder(agent, lease, HF_EVENT_SKIPPED, clock_now());
+    struct hf_event event = event_of_holder(agent, lease, HF_EVENT_SKIPPED, clock_now());
 
     event.value = ago_ms;
-    put(agent, HF_EVENTS_GRANTS, &event);
+    event_put(agent, HF_EVENTS_GRANTS, &event);
 }
 
 void event_found_lost(struct agent *agent, const struct lease *lease, enum hf_loss_reason reason)
 {
-    struct hf_event event = of_lease(agent, lease, HF_EVENT_FOUND_LOST);
+    struct hf_event event = event_of_lease(agent, lease, HF_EVENT_FOUND_LOST);
 
     event.reason = (uint8_t)reason;
     event.value = hf_dur_ms(hf_time_since((hf_time){event.at_ns}, lease->since));
-    put(agent, HF_EVENTS_GRANTS, &event);
+    event_put(agent, HF_EVENTS_GRANTS, &event);
 }
 
 void event_taken_over(struct agent *agent, const struct lease *lease, hf_time valid,
                       uint16_t voting, hf_dur waited)
 {
-    struct hf_event event = of_holder(agent, lease, HF_EVENT_GRANTED, clock_now());
+    struct hf_event event = event_of_holder(agent, lease, HF_EVENT_GRANTED, clock_now());
 
     event.flags |= HF_EVENT_F_HANDED_OVER;
-    event.valid_before_ns = event.valid_ns = shown(valid);
+    event.valid_before_ns = event.valid_ns = event_shown(valid);
     event.voting = voting;
     event.value = hf_dur_ms(waited);
-    put(agent, HF_EVENTS_GRANTS, &event);
+    event_put(agent, HF_EVENTS_GRANTS, &event);
 }
 
 void event_readopted(struct agent *agent, const struct lease *lease)
 {
-    struct hf_event event = of_lease(agent, lease, HF_EVENT_READOPTED);
+    struct hf_event event = event_of_lease(agent, lease, HF_EVENT_READOPTED);
 
-    put(agent, HF_EVENTS_GRANTS, &event);
+    event_put(agent, HF_EVENTS_GRANTS, &event);
 }
 
 void event_forced(struct agent *agent, const void *name, size_t name_len, uint64_t fence,
@@ -182,7 +182,7 @@ void event_forced(struct agent *agent, const void *name, size_t name_len, uint64
                              .value = nodes};
 
     hf_event_name(&agent->table, &event, name, name_len);
-    put(agent, HF_EVENTS_GRANTS, &event);
+    event_put(agent, HF_EVENTS_GRANTS, &event);
 }
 
 void event_denied(struct agent *agent, enum right right, const void *name, size_t name_len,
@@ -196,12 +196,12 @@ void event_denied(struct agent *agent, enum right right, const void *name, size_
                              .value = right};
 
     hf_event_name(&agent->table, &event, name, name_len);
-    put(agent, HF_EVENTS_GRANTS, &event);
+    event_put(agent, HF_EVENTS_GRANTS, &event);
 }
 
 /* Whether the earlier agent told the end of that lease before its own end. */
-static bool end_is_told(const struct agent *agent, uint32_t slot, uint32_t generation,
-                        uint64_t fence)
+static bool event_end_is_told(const struct agent *agent, uint32_t slot, uint32_t generation,
+                              uint64_t fence)
 {
     static const enum hf_event_ring rings[] = {HF_EVENTS_LOSSES, HF_EVENTS_ENDS, HF_EVENTS_GRANTS};
 
@@ -230,23 +230,23 @@ void event_not_readopted(struct agent *agent, uint32_t slot, const struct journa
         .reason = (uint8_t)reason,
         .flags = id->who.run ? HF_EVENT_F_RUN : 0,
         .at_ns = now.ns,
-        .valid_before_ns = shown(valid),
-        .valid_ns = shown(valid),
+        .valid_before_ns = event_shown(valid),
+        .valid_ns = event_shown(valid),
         .fence = state->fence,
         .value = (now.ns - id->who.since.ns) / HF_NS_PER_MS,
         .slot = slot,
         .generation = state->generation,
         .pid = id->who.pid,
         .uid = id->who.uid,
-        .voting = voting_of(state->d, n, now),
+        .voting = event_voting_of(state->d, n, now),
     };
 
-    if (end_is_told(agent, slot, state->generation, state->fence))
+    if (event_end_is_told(agent, slot, state->generation, state->fence))
         return;
     if (kind == HF_EVENT_LOST)
         losses_count(&agent->table, reason);
     hf_event_name(&agent->table, &event, id->name, id->name_len);
-    put(agent, kind == HF_EVENT_LOST ? HF_EVENTS_LOSSES : HF_EVENTS_ENDS, &event);
+    event_put(agent, kind == HF_EVENT_LOST ? HF_EVENTS_LOSSES : HF_EVENTS_ENDS, &event);
 }
 
 /* --- findings of the renewal thread ----------------------------------------------------------- */
@@ -262,42 +262,42 @@ struct lease_before lease_before(const struct lease *lease, int node, enum hf_lo
     };
 }
 
-static bool is_void(hf_time vote)
+static bool event_is_void(hf_time vote)
 {
     return vote.ns == HF_TIME_PAST.ns;
 }
 
-static void put_vote(struct agent *agent, const struct lease *lease,
-                     const struct lease_before *before, enum hf_event_kind kind)
+static void event_put_vote(struct agent *agent, const struct lease *lease,
+                           const struct lease_before *before, enum hf_event_kind kind)
 {
-    struct hf_event event = of_lease(agent, lease, kind);
+    struct hf_event event = event_of_lease(agent, lease, kind);
 
     hf_assert(before->node >= 0 && before->node < lease->nodes, "slot %u, node %d of %d",
               (unsigned)lease->slot, before->node, lease->nodes);
     event.node = (uint8_t)before->node;
     event.reason = (uint8_t)before->finding;
-    event.valid_before_ns = shown(before->valid);
+    event.valid_before_ns = event_shown(before->valid);
     if (kind == HF_EVENT_VOTE_VOID)
-        put_loss(agent, &event);
+        event_put_loss(agent, &event);
     else
-        put(agent, HF_EVENTS_ENDS, &event);
+        event_put(agent, HF_EVENTS_ENDS, &event);
 }
 
 /* A vote that had lapsed by itself is no voided vote. */
-static void tell_vote(struct agent *agent, const struct lease *lease,
-                      const struct lease_before *before)
+static void event_tell_vote(struct agent *agent, const struct lease *lease,
+                            const struct lease_before *before)
 {
     hf_time vote = before->node >= 0 ? lease_fsm_d(&lease->fsm, before->node) : HF_TIME_PAST;
 
-    if (before->node < 0 || is_void(vote) == is_void(before->vote))
+    if (before->node < 0 || event_is_void(vote) == event_is_void(before->vote))
         return;
-    if (!is_void(vote))
-        put_vote(agent, lease, before, HF_EVENT_VOTE);
+    if (!event_is_void(vote))
+        event_put_vote(agent, lease, before, HF_EVENT_VOTE);
     else if (hf_time_before(clock_now(), before->vote))
-        put_vote(agent, lease, before, HF_EVENT_VOTE_VOID);
+        event_put_vote(agent, lease, before, HF_EVENT_VOTE_VOID);
 }
 
-static enum hf_event_kind kind_of(const struct lease_fsm *fsm)
+static enum hf_event_kind event_kind_of(const struct lease_fsm *fsm)
 {
     switch (fsm->state) {
     case HF_SLOT_LATE:
@@ -317,13 +317,14 @@ static enum hf_event_kind kind_of(const struct lease_fsm *fsm)
 }
 
 /* The few holders that were asked to stop last: a lease has no room for that. */
-static void remember_asker(struct agent *agent, const struct lease *lease, struct asker by)
+static void event_remember_asker(struct agent *agent, const struct lease *lease, struct asker by)
 {
     agent->asked[agent->asked_next++ % HF_LENGTH(agent->asked)] =
         (struct asked){lease->slot, lease->generation, by};
 }
 
-static void name_asker(const struct agent *agent, const struct lease *lease, struct hf_event *event)
+static void event_name_asker(const struct agent *agent, const struct lease *lease,
+                             struct hf_event *event)
 {
     for (size_t i = 0; event->reason == HF_LOSS_ASKED && i < HF_LENGTH(agent->asked); i++)
         if (agent->asked[i].slot == lease->slot &&
@@ -333,11 +334,12 @@ static void name_asker(const struct agent *agent, const struct lease *lease, str
         }
 }
 
-static void tell_state(struct agent *agent, struct lease *lease, const struct lease_before *before)
+static void event_tell_state(struct agent *agent, struct lease *lease,
+                             const struct lease_before *before)
 {
     const struct lease_fsm *fsm = &lease->fsm;
-    enum hf_event_kind kind = kind_of(fsm);
-    struct hf_event event = of_lease(agent, lease, kind);
+    enum hf_event_kind kind = event_kind_of(fsm);
+    struct hf_event event = event_of_lease(agent, lease, kind);
     bool often = kind == HF_EVENT_ON_TIME || kind == HF_EVENT_RELEASED;
 
     hf_assert(kind != HF_EVENT_NONE, "slot %u, state %d", (unsigned)lease->slot, (int)fsm->state);
@@ -346,71 +348,72 @@ static void tell_state(struct agent *agent, struct lease *lease, const struct le
         event.reason = before->finding ? (uint8_t)before->finding : HF_LOSS_QUORUM;
     if (event.reason == HF_LOSS_QUORUM && kind != HF_EVENT_LOST)
         event.voting =
-            voting_at(fsm, HF_TIME_NEVER); /* the others should have been renewed by now */
+            event_voting_at(fsm, HF_TIME_NEVER); /* the others should have been renewed by now */
     if (before->finding && event.reason == before->finding)
         lease->blamed = before->node;
     if (lease->blamed >= 0 && !often)
         event.node = (uint8_t)lease->blamed;
     if (kind == HF_EVENT_LOSING && before->by.pid)
-        remember_asker(agent, lease, before->by);
-    name_asker(agent, lease, &event);
-    event.valid_before_ns = shown(before->valid);
+        event_remember_asker(agent, lease, before->by);
+    event_name_asker(agent, lease, &event);
+    event.valid_before_ns = event_shown(before->valid);
     if (kind == HF_EVENT_LOST || kind == HF_EVENT_RELEASED)
         event.value = hf_dur_ms(hf_time_since((hf_time){event.at_ns}, lease->since));
     if (often)
-        put(agent, HF_EVENTS_ENDS, &event);
+        event_put(agent, HF_EVENTS_ENDS, &event);
     else
-        put_loss(agent, &event);
+        event_put_loss(agent, &event);
 }
 
 void events_of_lease(struct agent *agent, struct lease *lease, const struct lease_before *before)
 {
-    tell_vote(agent, lease, before);
+    event_tell_vote(agent, lease, before);
     if (lease->fsm.state != before->state)
-        tell_state(agent, lease, before);
+        event_tell_state(agent, lease, before);
 }
 
 void event_healed(struct agent *agent, const struct lease *lease, const struct lease_before *before)
 {
-    put_vote(agent, lease, before, HF_EVENT_HEALED);
+    event_put_vote(agent, lease, before, HF_EVENT_HEALED);
 }
 
 uint16_t event_handed_over(struct agent *agent, const struct lease *lease,
                            enum hf_loss_reason reason)
 {
-    struct hf_event event = of_lease(agent, lease, HF_EVENT_RELEASED);
+    struct hf_event event = event_of_lease(agent, lease, HF_EVENT_RELEASED);
 
     event.flags |= HF_EVENT_F_HANDED_OVER;
     event.reason = (uint8_t)reason;
     event.value = hf_dur_ms(hf_time_since((hf_time){event.at_ns}, lease->since));
-    put(agent, HF_EVENTS_ENDS, &event);
+    event_put(agent, HF_EVENTS_ENDS, &event);
     return event.voting;
 }
 
 void event_abandoned(struct agent *agent, const struct lease *lease)
 {
-    struct hf_event event = of_lease(agent, lease, HF_EVENT_ABANDONED);
+    struct hf_event event = event_of_lease(agent, lease, HF_EVENT_ABANDONED);
 
     event.reason = HF_LOSS_HOLDER;
-    put_loss(agent, &event);
+    event_put_loss(agent, &event);
 }
 
 void event_job(struct agent *agent, struct lease *lease, enum hf_event_kind kind)
 {
     bool stopped = kind == HF_EVENT_JOB_STOPPED;
-    struct hf_event event = of_lease(agent, lease, kind);
+    struct hf_event event = event_of_lease(agent, lease, kind);
 
     if (stopped ? lease->job_stopped : lease->job_killed)
         return;
     lease->job_stopped |= stopped;
     lease->job_killed |= !stopped;
     event.reason = (uint8_t)lease->fsm.reason;
-    put_loss(agent, &event);
+    event_put_loss(agent, &event);
 }
 
 /* --- the agent and its nodes ------------------------------------------------------------------ */
 
-static struct hf_event of_node(int node, enum hf_event_kind kind, unsigned reason, const char *text)
+static struct hf_event event_of_node(int node, enum hf_event_kind kind, unsigned reason,
+                                     const char *text)
 {
     struct hf_event event = {
         .kind = (uint8_t)kind,
@@ -428,126 +431,127 @@ static struct hf_event of_node(int node, enum hf_event_kind kind, unsigned reaso
     return event;
 }
 
-static void put_node(struct agent *agent, int node, enum hf_event_kind kind, unsigned reason,
-                     const char *text)
+static void event_put_node(struct agent *agent, int node, enum hf_event_kind kind, unsigned reason,
+                           const char *text)
 {
-    struct hf_event event = of_node(node, kind, reason, text);
+    struct hf_event event = event_of_node(node, kind, reason, text);
 
     /* (!) A node that comes and goes does not push out what is told of the agent and of the other nodes. */
     if (node < 0 || share_take(&agent->node_shares, (unsigned)node, NODE_BURST, NODE_EACH,
                                (hf_time){event.at_ns}))
-        put(agent, HF_EVENTS_NODES, &event);
+        event_put(agent, HF_EVENTS_NODES, &event);
 }
 
 void event_agent_started(struct agent *agent)
 {
-    struct hf_event event = of_node(-1, HF_EVENT_AGENT_STARTED, 0, HOLDFAST_VERSION);
+    struct hf_event event = event_of_node(-1, HF_EVENT_AGENT_STARTED, 0, HOLDFAST_VERSION);
 
     event.pid = (uint32_t)getpid();
     event.value = agent->warm;
-    put(agent, HF_EVENTS_NODES, &event);
+    event_put(agent, HF_EVENTS_NODES, &event);
 }
 
 void event_agent_ending(struct agent *agent)
 {
-    struct hf_event event = of_node(-1, HF_EVENT_AGENT_ENDING, 0, "");
+    struct hf_event event = event_of_node(-1, HF_EVENT_AGENT_ENDING, 0, "");
 
     event.pid = (uint32_t)getpid();
-    put(agent, HF_EVENTS_NODES, &event);
+    event_put(agent, HF_EVENTS_NODES, &event);
 }
 
 void event_reload(struct agent *agent, bool applied, const char *text)
 {
-    put_node(agent, -1, applied ? HF_EVENT_RELOADED : HF_EVENT_RELOAD_REFUSED, 0, text);
+    event_put_node(agent, -1, applied ? HF_EVENT_RELOADED : HF_EVENT_RELOAD_REFUSED, 0, text);
 }
 
 void event_drained(struct agent *agent, bool drained, uint32_t pid, uint32_t uid)
 {
-    struct hf_event event = of_node(-1, drained ? HF_EVENT_DRAINED : HF_EVENT_UNDRAINED, 0, "");
+    struct hf_event event =
+        event_of_node(-1, drained ? HF_EVENT_DRAINED : HF_EVENT_UNDRAINED, 0, "");
 
     event.pid = pid;
     event.uid = uid;
-    put(agent, HF_EVENTS_NODES, &event);
+    event_put(agent, HF_EVENTS_NODES, &event);
 }
 
 void event_fleet(struct agent *agent, enum hf_fleet_step step, uint64_t version, const char *host,
                  uint32_t uid)
 {
-    struct hf_event event = of_node(-1, HF_EVENT_FLEET, step, host);
+    struct hf_event event = event_of_node(-1, HF_EVENT_FLEET, step, host);
 
     event.value = (int64_t)version;
     event.uid = uid;
-    put(agent, HF_EVENTS_NODES, &event);
+    event_put(agent, HF_EVENTS_NODES, &event);
 }
 
 void event_agent_away(struct agent *agent, hf_dur gap)
 {
-    struct hf_event event = of_node(-1, HF_EVENT_AGENT_AWAY, 0, "");
+    struct hf_event event = event_of_node(-1, HF_EVENT_AGENT_AWAY, 0, "");
 
     event.value = hf_dur_ms(gap);
-    put(agent, HF_EVENTS_LOSSES, &event);
+    event_put(agent, HF_EVENTS_LOSSES, &event);
 }
 
 void event_node_place(struct agent *agent, int place, const char *id)
 {
-    put_node(agent, place, HF_EVENT_NODE_PLACE, 0, id);
+    event_put_node(agent, place, HF_EVENT_NODE_PLACE, 0, id);
 }
 
 void event_node_up(struct agent *agent, int node, const char *version)
 {
-    put_node(agent, node, HF_EVENT_NODE_UP, 0, version);
+    event_put_node(agent, node, HF_EVENT_NODE_UP, 0, version);
 }
 
 void event_node_down(struct agent *agent, int node, enum hf_node_error error, const char *text)
 {
-    put_node(agent, node, HF_EVENT_NODE_DOWN, error, text);
+    event_put_node(agent, node, HF_EVENT_NODE_DOWN, error, text);
 }
 
 void event_node_refused(struct agent *agent, int node, enum hf_node_refusal refusal,
                         const char *text)
 {
-    put_node(agent, node,
-             refusal == HF_REFUSED_NOT ? HF_EVENT_NODE_ACCEPTED : HF_EVENT_NODE_REFUSED, refusal,
-             text);
+    event_put_node(agent, node,
+                   refusal == HF_REFUSED_NOT ? HF_EVENT_NODE_ACCEPTED : HF_EVENT_NODE_REFUSED,
+                   refusal, text);
 }
 
 void event_node_writes(struct agent *agent, int node, enum hf_node_error error, const char *text)
 {
     bool refused = error != HF_NODE_ERR_NONE;
 
-    put_node(agent, node, refused ? HF_EVENT_NODE_UNWRITABLE : HF_EVENT_NODE_WRITABLE, error,
-             refused ? text : "");
+    event_put_node(agent, node, refused ? HF_EVENT_NODE_UNWRITABLE : HF_EVENT_NODE_WRITABLE, error,
+                   refused ? text : "");
 }
 
 void event_node_restarted(struct agent *agent, int node, const char *run_id)
 {
-    put_node(agent, node, HF_EVENT_NODE_RESTARTED, 0, run_id);
+    event_put_node(agent, node, HF_EVENT_NODE_RESTARTED, 0, run_id);
 }
 
 void event_node_forgot(struct agent *agent, int node)
 {
-    put_node(agent, node, HF_EVENT_NODE_FORGOT, 0, "");
+    event_put_node(agent, node, HF_EVENT_NODE_FORGOT, 0, "");
 }
 
 void event_node_stepped(struct agent *agent, int node, int64_t step_us)
 {
-    struct hf_event event = of_node(node, HF_EVENT_NODE_STEPPED, 0, "");
+    struct hf_event event = event_of_node(node, HF_EVENT_NODE_STEPPED, 0, "");
 
     event.value = step_us;
-    put(agent, HF_EVENTS_NODES, &event);
+    event_put(agent, HF_EVENTS_NODES, &event);
 }
 
 void event_quarantine(struct agent *agent, int node, uint32_t reasons, hf_time until)
 {
-    struct hf_event event = of_node(node, HF_EVENT_QUARANTINE, reasons, "");
+    struct hf_event event = event_of_node(node, HF_EVENT_QUARANTINE, reasons, "");
 
-    event.valid_ns = shown(until);
-    put(agent, HF_EVENTS_NODES, &event);
+    event.valid_ns = event_shown(until);
+    event_put(agent, HF_EVENTS_NODES, &event);
 }
 
 void event_quarantine_over(struct agent *agent, int node)
 {
-    put_node(agent, node, HF_EVENT_QUARANTINE_OVER, 0, "");
+    event_put_node(agent, node, HF_EVENT_QUARANTINE_OVER, 0, "");
 }
 
 /* Going back through the events: where the node of a place was before the fleet changed; -1: nowhere. */
@@ -556,7 +560,7 @@ struct place_then {
     bool changes; /* within the events that tell places */
 };
 
-static void go_back(struct place_then *p, const struct hf_event *event, const char *id)
+static void event_go_back(struct place_then *p, const struct hf_event *event, const char *id)
 {
     if (event->kind != HF_EVENT_NODE_PLACE) {
         if (p->changes)
@@ -584,7 +588,7 @@ bool event_quarantine_stands(const struct agent *agent, int node)
 
         if (hf_event_read(table, HF_EVENTS_NODES, i - 1, &event) != HF_OK)
             continue;
-        go_back(&p, &event, agent->config->nodes[node].id);
+        event_go_back(&p, &event, agent->config->nodes[node].id);
         if (p.place < 0)
             return false;
         if (event.node == p.place &&

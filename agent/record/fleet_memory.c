@@ -12,7 +12,7 @@
 
 #define MEMORY_MAGIC UINT64_C(0x315445454c464648) /* "HFFLEET1" */
 
-static struct boot_file_header header_of(const struct boot_clock *clock)
+static struct boot_file_header memory_header_of(const struct boot_clock *clock)
 {
     static const uint32_t facts[] = {
         sizeof(struct fleet_memory),
@@ -33,7 +33,7 @@ static struct boot_file_header header_of(const struct boot_clock *clock)
     return h;
 }
 
-static bool read_whole(int fd, struct fleet_memory *ret_memory)
+static bool memory_read_whole(int fd, struct fleet_memory *ret_memory)
 {
     struct fleet_memory *m = ret_memory;
 
@@ -47,10 +47,10 @@ static bool read_whole(int fd, struct fleet_memory *ret_memory)
 }
 
 /* False: a file of this boot, or of nobody knows when, that cannot be taken up. */
-static bool take_up(const char *path, int fd, const struct boot_clock *clock,
-                    struct fleet_memory *ret_memory)
+static bool memory_take_up(const char *path, int fd, const struct boot_clock *clock,
+                           struct fleet_memory *ret_memory)
 {
-    const struct boot_file_header want = header_of(clock);
+    const struct boot_file_header want = memory_header_of(clock);
     struct boot_file_header have;
 
     switch (boot_file_judge(fd, &want, &have)) {
@@ -65,7 +65,7 @@ static bool take_up(const char *path, int fd, const struct boot_clock *clock,
                  path);
         return true;
     case BOOT_FILE_GOOD:
-        return read_whole(fd, ret_memory);
+        return memory_read_whole(fd, ret_memory);
     case BOOT_FILE_OF_ANOTHER_LAYOUT:
     case BOOT_FILE_DAMAGED:
     case BOOT_FILE_FOREIGN:
@@ -74,7 +74,7 @@ static bool take_up(const char *path, int fd, const struct boot_clock *clock,
     return false;
 }
 
-static void forget(struct fleet_memory *memory)
+static void memory_forget(struct fleet_memory *memory)
 {
     memset(memory, 0, sizeof(*memory));
     memory->from = HF_TIME_PAST;
@@ -86,25 +86,25 @@ void fleet_memory_read(const char *path, const struct boot_clock *clock,
     bool good;
     int fd;
 
-    forget(ret_memory);
+    memory_forget(ret_memory);
     if (!*path)
         return;
     fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT)
         return;
-    good = fd >= 0 && take_up(path, fd, clock, ret_memory);
+    good = fd >= 0 && memory_take_up(path, fd, clock, ret_memory);
     if (fd >= 0)
         close(fd);
     if (good)
         return;
-    forget(ret_memory);
+    memory_forget(ret_memory);
     log_warn("%s cannot be read: the fleet's record is taken from its nodes", path);
 }
 
 int fleet_memory_keep(const char *path, const struct boot_clock *clock,
                       const struct fleet_memory *memory, char *why, size_t why_size)
 {
-    const struct boot_file_header want = header_of(clock);
+    const struct boot_file_header want = memory_header_of(clock);
 
     if (!*path)
         return HF_OK;

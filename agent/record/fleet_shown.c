@@ -34,7 +34,8 @@ void fleet_board_look(struct fleet_board *board, struct fleet_shown *ret_shown)
 }
 
 /* Of a number or a path: the seat that it is. */
-static bool seat_of(const struct node_address *address, char ret_seat[HF_NODE_TEXT_MAX + 1])
+static bool fleet_shown_seat_of(const struct node_address *address,
+                                char ret_seat[HF_NODE_TEXT_MAX + 1])
 {
     char text[HF_NODE_TEXT_MAX + 16];
 
@@ -54,7 +55,7 @@ bool fleet_shown_elsewhere(const struct fleet_shown_node *node)
         node_address_parse(node->configured, &own, why, sizeof(why)) < 0)
         return false;
     if (own.unix_socket || own.numeric)
-        return seat_of(&own, own_seat) && strcmp(own_seat, node->seat) != 0;
+        return fleet_shown_seat_of(&own, own_seat) && strcmp(own_seat, node->seat) != 0;
     return node_address_parse(node->seat, &seat, why, sizeof(why)) == HF_OK &&
            (seat.unix_socket || seat.port != own.port);
 }

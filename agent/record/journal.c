@@ -26,7 +26,7 @@
 /* --- layout ----------------------------------------------------------------------------------- */
 
 /* Two builds whose records differ refuse each other, so a change costs an upgrade its leases. */
-static uint64_t fingerprint(void)
+static uint64_t journal_fingerprint(void)
 {
     static const uint32_t facts[] = {
         HF_NODES_MAX,
@@ -56,21 +56,21 @@ static uint64_t fingerprint(void)
 }
 
 /* Of one lease half; nodes <= HF_NODES_MAX. */
-static size_t half_size_for(uint32_t nodes)
+static size_t journal_half_size_for(uint32_t nodes)
 {
     size_t used = offsetof(struct lease_half, d_ns) + nodes * sizeof(int64_t);
 
     return (used + HALF_LINE - 1) / HALF_LINE * HALF_LINE;
 }
 
-static size_t block_size_for(uint32_t nodes)
+static size_t journal_block_size_for(uint32_t nodes)
 {
-    return BLOCK * (2 * half_size_for(nodes) + sizeof(struct lease_record));
+    return BLOCK * (2 * journal_half_size_for(nodes) + sizeof(struct lease_record));
 }
 
 size_t journal_size_for(uint32_t slots, int nodes)
 {
-    return BOOT_FILE_HEADER + (slots + BLOCK - 1) / BLOCK * block_size_for((uint32_t)nodes);
+    return BOOT_FILE_HEADER + (slots + BLOCK - 1) / BLOCK * journal_block_size_for((uint32_t)nodes);
 }
 
 bool journal_page_fits(const struct journal *j, uint64_t size)
@@ -86,15 +86,15 @@ void journal_place(struct journal *j, void *map, uint32_t capacity, uint32_t nod
     j->capacity = capacity;
     j->nodes = (int)nodes;
     j->size = journal_size_for(capacity, j->nodes);
-    j->half_size = half_size_for(nodes);
-    j->block_size = block_size_for(nodes);
+    j->half_size = journal_half_size_for(nodes);
+    j->block_size = journal_block_size_for(nodes);
 }
 
 struct boot_file_header journal_header(uint32_t slots, int nodes, const char *list_hash,
                                        const struct boot_clock *clock)
 {
     struct boot_file_header want = {.magic = JOURNAL_MAGIC,
-                                    .fingerprint = fingerprint(),
+                                    .fingerprint = journal_fingerprint(),
                                     .size = journal_size_for(slots, nodes),
                                     .in_use = 1,
                                     .nodes = (uint32_t)nodes};
@@ -106,12 +106,12 @@ struct boot_file_header journal_header(uint32_t slots, int nodes, const char *li
 
 /* --- halves ----------------------------------------------------------------------------------- */
 
-static struct boot_file_header *page_header(const struct journal *j)
+static struct boot_file_header *journal_page_header(const struct journal *j)
 {
     return j->map;
 }
 
-static void find_holders(struct journal *j)
+static void journal_find_holders(struct journal *j)
 {
     for (uint32_t slot = 0; slot < slots_of(j); slot++)
         j->holder[slot] = (uint8_t)holder_now(j, slot);
@@ -119,7 +119,7 @@ static void find_holders(struct journal *j)
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-static void unmap(struct journal *j)
+static void journal_unmap(struct journal *j)
 {
     if (j->map)
         (void)munmap(j->map, j->size);
@@ -131,7 +131,7 @@ static void unmap(struct journal *j)
     j->holder = NULL;
 }
 
-static int refuse_damaged(const struct journal *j, char *why, size_t why_size)
+static int journal_refuse_damaged(const struct journal *j, char *why, size_t why_size)
 {
     snprintf(why, why_size,
              "%s is damaged, so the leases in it cannot be released or readopted; when no job "
@@ -144,8 +144,8 @@ typedef int map_fn(const char *path, int fd, size_t size, void **ret_map, char *
                    size_t why_size);
 
 /* HF_ETABLE: what its page says cannot be. */
-static int map_with(map_fn *map_it, struct journal *j, uint32_t capacity, int fd, uint32_t nodes,
-                    char *why, size_t why_size)
+static int journal_map_with(map_fn *map_it, struct journal *j, uint32_t capacity, int fd,
+                            uint32_t nodes, char *why, size_t why_size)
 {
     struct stat st;
     void *map = NULL;
@@ -158,22 +158,23 @@ static int map_with(map_fn *map_it, struct journal *j, uint32_t capacity, int fd
     journal_place(j, map, capacity, nodes);
     j->holder = calloc(capacity, sizeof(*j->holder));
     if (!j->holder) {
-        unmap(j);
+        journal_unmap(j);
         snprintf(why, why_size, "out of memory");
         return HF_ENOMEM;
     }
     if (journal_page_fits(j, (uint64_t)st.st_size))
         return HF_OK;
-    unmap(j);
-    return refuse_damaged(j, why, why_size);
+    journal_unmap(j);
+    return journal_refuse_damaged(j, why, why_size);
 }
 
 enum judgement { KEEP, ELSEWHERE, EMPTY, COPY, REFUSE };
 
 /* Judges an existing file before its records are looked at. ELSEWHERE: its times are of another time namespace. */
-static enum judgement judge_header(const struct journal *j, int fd,
-                                   const struct boot_file_header *want,
-                                   struct boot_file_header *ret_header, char *why, size_t why_size)
+static enum judgement journal_judge_header(const struct journal *j, int fd,
+                                           const struct boot_file_header *want,
+                                           struct boot_file_header *ret_header, char *why,
+                                           size_t why_size)
 {
     const struct boot_file_header *h = ret_header;
 
@@ -195,7 +196,7 @@ static enum judgement judge_header(const struct journal *j, int fd,
             return EMPTY;
         break;
     case BOOT_FILE_DAMAGED:
-        (void)refuse_damaged(j, why, why_size);
+        (void)journal_refuse_damaged(j, why, why_size);
         return REFUSE;
     case BOOT_FILE_FOREIGN:
         snprintf(why, why_size, "look at %s and remove it: it is not a private file of this agent",
@@ -217,8 +218,8 @@ struct live {
     bool same_list;
 };
 
-static struct live count_live(const struct journal *j, const struct boot_file_header *have,
-                              const struct boot_file_header *want)
+static struct live journal_count_live(const struct journal *j, const struct boot_file_header *have,
+                                      const struct boot_file_header *want)
 {
     struct live live = {.until = HF_TIME_PAST,
                         .same_list = have->nodes == want->nodes &&
@@ -240,8 +241,8 @@ static struct live count_live(const struct journal *j, const struct boot_file_he
 /* Another list is fine when no lease is left that may be valid. Records that are
  * dropped then (unfinished rounds and releases, records that cannot be read) leave their keys to the TTL: no
  * release of them will leave, so none of their check words can be untrue. */
-static enum judgement judge_records(const struct journal *j, const struct live *live, char *why,
-                                    size_t why_size)
+static enum judgement journal_judge_records(const struct journal *j, const struct live *live,
+                                            char *why, size_t why_size)
 {
     hf_time now = clock_now();
 
@@ -260,10 +261,10 @@ static enum judgement judge_records(const struct journal *j, const struct live *
 
 /* (!) Check words and guardians of its leases go by the BOOTTIME of there: no agent here may readopt or release them.
  * Both offsets are known, so their end is known, too. */
-static enum judgement judge_elsewhere(const struct journal *j, const struct live *live,
-                                      const struct boot_file_header *have,
-                                      const struct boot_file_header *want, char *why,
-                                      size_t why_size)
+static enum judgement journal_judge_elsewhere(const struct journal *j, const struct live *live,
+                                              const struct boot_file_header *have,
+                                              const struct boot_file_header *want, char *why,
+                                              size_t why_size)
 {
     hf_time now_there =
         hf_time_add(clock_now(), hf_ns(have->clock.offset_ns - want->clock.offset_ns));
@@ -278,29 +279,32 @@ static enum judgement judge_elsewhere(const struct journal *j, const struct live
     return REFUSE;
 }
 
-static enum judgement judge_live(const struct journal *j, enum judgement header,
-                                 const struct live *live, const struct boot_file_header *have,
-                                 const struct boot_file_header *want, char *why, size_t why_size)
+static enum judgement journal_judge_live(const struct journal *j, enum judgement header,
+                                         const struct live *live,
+                                         const struct boot_file_header *have,
+                                         const struct boot_file_header *want, char *why,
+                                         size_t why_size)
 {
-    return header == ELSEWHERE ? judge_elsewhere(j, live, have, want, why, why_size)
-                               : judge_records(j, live, why, why_size);
+    return header == ELSEWHERE ? journal_judge_elsewhere(j, live, have, want, why, why_size)
+                               : journal_judge_records(j, live, why, why_size);
 }
 
 /* KEEP leaves the file mapped in `j`. */
-static enum judgement take_existing(struct journal *j, int fd, const struct boot_file_header *want,
-                                    uint32_t *ret_found, char *why, size_t why_size)
+static enum judgement journal_take_existing(struct journal *j, int fd,
+                                            const struct boot_file_header *want,
+                                            uint32_t *ret_found, char *why, size_t why_size)
 {
     struct boot_file_header have;
-    enum judgement judgement = judge_header(j, fd, want, &have, why, why_size);
+    enum judgement judgement = journal_judge_header(j, fd, want, &have, why, why_size);
     bool elsewhere = judgement == ELSEWHERE;
     struct live live;
 
     if (judgement != KEEP && !elsewhere)
         return judgement;
-    if (map_with(boot_file_map, j, j->capacity, fd, have.nodes, why, why_size) < 0)
+    if (journal_map_with(boot_file_map, j, j->capacity, fd, have.nodes, why, why_size) < 0)
         return REFUSE;
-    live = count_live(j, &have, want);
-    judgement = judge_live(j, judgement, &live, &have, want, why, why_size);
+    live = journal_count_live(j, &have, want);
+    judgement = journal_judge_live(j, judgement, &live, &have, want, why, why_size);
     if (judgement == EMPTY && live.count)
         log_warn("%s has %" PRIu32 " records of an earlier agent %s, none valid: dropped, their "
                  "keys expire by their TTL",
@@ -308,15 +312,15 @@ static enum judgement take_existing(struct journal *j, int fd, const struct boot
                  elsewhere ? "in another time namespace"
                            : "with another list of nodes or key_format");
     if (judgement != KEEP) {
-        unmap(j);
+        journal_unmap(j);
         return judgement;
     }
     *ret_found = live.count;
     j->slots_live = live.end;
     boot_file_lock(j->map, 0, journal_size_for(slots_of(j), j->nodes));
-    find_holders(j);
+    journal_find_holders(j);
     boot_file_sign(j->map);
-    page_header(j)->in_use = 1;
+    journal_page_header(j)->in_use = 1;
     return KEEP;
 }
 
@@ -341,8 +345,8 @@ void journal_shown_in(struct journal *j, uint64_t table_id)
 }
 
 /* A journal as it is wanted, and nothing of a file yet. */
-static struct journal *new_journal(const char *dir, uint32_t capacity, int nodes,
-                                   const char *list_hash, const struct boot_clock *clock)
+static struct journal *journal_new_journal(const char *dir, uint32_t capacity, int nodes,
+                                           const char *list_hash, const struct boot_clock *clock)
 {
     struct journal *j = calloc(1, sizeof(*j));
 
@@ -359,7 +363,7 @@ int journal_find(const char *dir, uint32_t capacity, int nodes, const char *list
                  const struct boot_clock *clock, struct journal **ret_journal, uint32_t *ret_found,
                  char *why, size_t why_size)
 {
-    struct journal *j = new_journal(dir, capacity, nodes, list_hash, clock);
+    struct journal *j = journal_new_journal(dir, capacity, nodes, list_hash, clock);
     enum judgement judgement = EMPTY;
     uint32_t found = 0;
     int fd, rc;
@@ -380,7 +384,7 @@ int journal_find(const char *dir, uint32_t capacity, int nodes, const char *list
     boot_file_abandon(j->path);
     boot_file_unreserve(j->path);
     if (fd >= 0) {
-        judgement = take_existing(j, fd, &j->want, &found, why, why_size);
+        judgement = journal_take_existing(j, fd, &j->want, &found, why, why_size);
         if (judgement == KEEP)
             j->fd = fd;
         else
@@ -403,11 +407,12 @@ error:
     return rc;
 }
 
-/* As take_existing(), and changes nothing. */
-static int look_at(struct journal *j, int fd, struct journal_view *view, char *why, size_t why_size)
+/* As journal_take_existing(), and changes nothing. */
+static int journal_look_at(struct journal *j, int fd, struct journal_view *view, char *why,
+                           size_t why_size)
 {
     struct boot_file_header have;
-    enum judgement judgement = judge_header(j, fd, &j->want, &have, why, why_size);
+    enum judgement judgement = journal_judge_header(j, fd, &j->want, &have, why, why_size);
     bool elsewhere = judgement == ELSEWHERE;
     struct live live;
     int rc;
@@ -416,15 +421,15 @@ static int look_at(struct journal *j, int fd, struct journal_view *view, char *w
     view->copy = judgement == COPY;
     if (judgement != KEEP && !elsewhere)
         return HF_OK;
-    rc = map_with(boot_file_view, j, j->capacity, fd, have.nodes, why, why_size);
+    rc = journal_map_with(boot_file_view, j, j->capacity, fd, have.nodes, why, why_size);
     if (rc == HF_ETABLE) {
         view->refused = true;
         return HF_OK;
     }
     if (rc < 0)
         return rc;
-    live = count_live(j, &have, &j->want);
-    judgement = judge_live(j, judgement, &live, &have, &j->want, why, why_size);
+    live = journal_count_live(j, &have, &j->want);
+    judgement = journal_judge_live(j, judgement, &live, &have, &j->want, why, why_size);
     view->refused = judgement == REFUSE;
     view->dropped = judgement == EMPTY && live.count;
     view->other_list = !elsewhere && !live.same_list;
@@ -442,7 +447,7 @@ int journal_look(const char *dir, uint32_t capacity, int nodes, const char *list
                  const struct boot_clock *clock, struct journal_view *ret_view, char *why,
                  size_t why_size)
 {
-    struct journal *j = new_journal(dir, capacity, nodes, list_hash, clock);
+    struct journal *j = journal_new_journal(dir, capacity, nodes, list_hash, clock);
     struct journal_view view = {0};
     int fd, rc = HF_OK;
 
@@ -452,7 +457,7 @@ int journal_look(const char *dir, uint32_t capacity, int nodes, const char *list
     }
     fd = open(j->path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd >= 0) {
-        rc = look_at(j, fd, &view, why, why_size);
+        rc = journal_look_at(j, fd, &view, why, why_size);
         close(fd);
     } else if (errno != ENOENT) {
         rc = boot_file_say("open", j->path, why, why_size);
@@ -465,8 +470,8 @@ int journal_look(const char *dir, uint32_t capacity, int nodes, const char *list
 }
 
 /* (!) The file is whole before it has its name. */
-static int make_file(const struct journal *j, uint32_t first, int *ret_fd, char *why,
-                     size_t why_size)
+static int journal_make_file(const struct journal *j, uint32_t first, int *ret_fd, char *why,
+                             size_t why_size)
 {
     const struct journal_page page = {.slots = first};
     int fd, rc = boot_file_begin(j->path, "the journal", &j->want, &fd, why, why_size);
@@ -495,10 +500,10 @@ int journal_make(struct journal *j, uint32_t first, char *why, size_t why_size)
     hf_assert(!j->map && first >= 1 && first <= j->capacity, "first %u, capacity %u",
               (unsigned)first, (unsigned)j->capacity);
     j->want.size = journal_size_for(first, (int)j->want.nodes);
-    rc = make_file(j, first, &fd, why, why_size);
+    rc = journal_make_file(j, first, &fd, why, why_size);
     if (rc < 0)
         return rc;
-    rc = map_with(boot_file_map, j, j->capacity, fd, j->want.nodes, why, why_size);
+    rc = journal_map_with(boot_file_map, j, j->capacity, fd, j->want.nodes, why, why_size);
     if (rc < 0) {
         close(fd);
         return rc;
@@ -534,13 +539,13 @@ void journal_close(struct journal *j)
 {
     if (!j)
         return;
-    unmap(j);
+    journal_unmap(j);
     free(j);
 }
 
 void journal_close_empty(struct journal *j)
 {
-    page_header(j)->in_use = 0;
+    journal_page_header(j)->in_use = 0;
     journal_close(j);
 }
 

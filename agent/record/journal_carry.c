@@ -31,7 +31,7 @@ static void carry_half(const struct journal *from, const struct journal *to, uin
     memcpy((char *)halves_of(to, slot) + (size_t)number * to->half_size, next.bytes, to->half_size);
 }
 
-static bool was_written(const struct journal *j, uint32_t slot)
+static bool carry_was_written(const struct journal *j, uint32_t slot)
 {
     return half_seq(half_of(j, slot, 0)) != 0 || half_seq(half_of(j, slot, 1)) != 0;
 }
@@ -44,15 +44,15 @@ static void carry_slots(const struct journal *from, const struct journal *to,
     atomic_store(&page_of(to)->table, atomic_load(&page_of(from)->table));
     atomic_store(&page_of(to)->slots, slots);
     for (uint32_t slot = 0; slot < slots; slot++) {
-        for (int number = 0; number < 2 && was_written(from, slot); number++)
+        for (int number = 0; number < 2 && carry_was_written(from, slot); number++)
             carry_half(from, to, slot, number, change);
         memcpy(record_of(to, slot), record_of(from, slot), sizeof(struct lease_record));
     }
 }
 
 /* (!) The file of the next list is whole before it takes the place of the other. */
-static int replace(const struct journal *from, const struct boot_file_header *want,
-                   const struct list_change *change, char *why, size_t why_size)
+static int carry_replace(const struct journal *from, const struct boot_file_header *want,
+                         const struct list_change *change, char *why, size_t why_size)
 {
     struct journal to;
     void *map;
@@ -90,7 +90,7 @@ static int carry_file(struct journal *from, int fd, const struct boot_clock *clo
     journal_place(from, map, HF_SLOTS_MAX, have.nodes);
     want = journal_header(slots_of(from), change->nodes, change->hash, clock);
     if (journal_page_fits(from, (uint64_t)st.st_size))
-        rc = replace(from, &want, change, why, why_size);
+        rc = carry_replace(from, &want, change, why, why_size);
     (void)munmap(map, (size_t)st.st_size);
     return rc;
 }

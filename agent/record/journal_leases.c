@@ -9,7 +9,7 @@
 #include "shm/status.h"
 
 /* The writer's side: a slot that has room, with holder blocks by number. */
-static void check(const struct journal *j, uint32_t slot)
+static void leases_check(const struct journal *j, uint32_t slot)
 {
     hf_assert(slot < slots_of(j) && slots_of(j) <= j->capacity, "slot %u of %u, capacity %u",
               (unsigned)slot, (unsigned)slots_of(j), (unsigned)j->capacity);
@@ -25,7 +25,7 @@ void journal_put_holder(struct journal *j, uint32_t slot, const struct holder *w
 {
     int idle = !holder_now(j, slot);
 
-    check(j, slot);
+    leases_check(j, slot);
     hf_assert(who->note_len <= HF_NOTE_MAX && who->comm_len <= HF_COMM_MAX,
               "slot %u, lengths %u, %u", (unsigned)slot, who->note_len, who->comm_len);
     record_of(j, slot)->who[idle] = *who;
@@ -38,7 +38,7 @@ void journal_put_identity(struct journal *j, uint32_t slot, const struct journal
 {
     struct token_block *what = &record_of(j, slot)->what;
 
-    check(j, slot);
+    leases_check(j, slot);
     hf_assert(id->name_len >= 1, "slot %u", (unsigned)slot);
     memset(what, 0, sizeof(*what));
     what->ttl_ms = id->ttl_ms;
@@ -55,7 +55,7 @@ void journal_put(struct journal *j, uint32_t slot, const struct journal_lease *s
         char bytes[2 * HALF_LINE];
     } body;
 
-    check(j, slot);
+    leases_check(j, slot);
     hf_assert(state->state <= JOURNAL_ENDING, "slot %u, state %d", (unsigned)slot,
               (int)state->state);
     hf_assert(state->slot_state <= HF_SLOT_ENDED, "slot %u, slot_state %d", (unsigned)slot,
@@ -77,7 +77,8 @@ void journal_put(struct journal *j, uint32_t slot, const struct journal_lease *s
 }
 
 /* HF_ETABLE: it says what no agent writes. */
-static int get_identity(const struct lease_record *r, int holder, struct journal_identity *ret)
+static int leases_get_identity(const struct lease_record *r, int holder,
+                               struct journal_identity *ret)
 {
     const struct token_block *what = &r->what;
     const struct holder *who = &r->who[holder];
@@ -97,7 +98,7 @@ static int get_identity(const struct lease_record *r, int holder, struct journal
 }
 
 /* What this agent goes by, and asserts, where it takes the lease up. */
-static bool is_possible(const struct lease_half *h, enum journal_state state)
+static bool leases_is_possible(const struct lease_half *h, enum journal_state state)
 {
     return (h->slot_state & STATE_MASK) <= HF_SLOT_ENDED &&
            h->slot_state >> REASON_SHIFT <= HF_LOSS_AWAY && h->generation <= HF_GEN_MAX &&
@@ -124,9 +125,9 @@ int journal_get(const struct journal *j, uint32_t slot, struct journal_identity 
     holder = h->state >> HOLDER_SHIFT;
     if (state == JOURNAL_FREE)
         return HF_ENOTHELD;
-    if (state > JOURNAL_ENDING || holder > 1 || !is_possible(h, (enum journal_state)state))
+    if (state > JOURNAL_ENDING || holder > 1 || !leases_is_possible(h, (enum journal_state)state))
         return HF_ETABLE;
-    rc = get_identity(r, (int)holder, ret_identity);
+    rc = leases_get_identity(r, (int)holder, ret_identity);
     if (rc < 0)
         return rc;
     ret_state->state = (enum journal_state)state;
@@ -144,7 +145,7 @@ int journal_get(const struct journal *j, uint32_t slot, struct journal_identity 
 int journal_get_previous(const struct journal *j, uint32_t slot,
                          struct journal_identity *ret_identity)
 {
-    return get_identity(record_of(j, slot), !holder_now(j, slot), ret_identity);
+    return leases_get_identity(record_of(j, slot), !holder_now(j, slot), ret_identity);
 }
 
 uint32_t journal_generation(const struct journal *j, uint32_t slot)

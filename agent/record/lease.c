@@ -29,7 +29,7 @@ HF_UNUSED static char grace;
 
 /* --- one lease ------------------------------------------------------------------------------- */
 
-static size_t whole_size(const struct lease *lease)
+static size_t lease_whole_size(const struct lease *lease)
 {
     return offsetof(struct lease, fsm) + lease_fsm_size(lease->nodes) +
            lease->nodes * sizeof(struct lease_node) + lease->name_len +
@@ -53,7 +53,7 @@ struct lease *lease_new(int nodes, const struct lease_words *words)
                                 .request_id = who->request_id,
                                 .run = who->run,
                                 .has_extra = words->extra || who->heartbeat_ms};
-    struct lease *lease = slab_take(whole_size(&facts));
+    struct lease *lease = slab_take(lease_whole_size(&facts));
 
     hf_assert(nodes >= 1 && nodes <= HF_NODES_MAX, "nodes %d", nodes);
     hf_assert(words->name_len >= 1 && words->name_len <= HF_NAME_MAX && words->key_len >= 1 &&
@@ -89,10 +89,10 @@ void lease_free(struct lease *lease)
     if (lease->has_extra)
         beats_drop(lease_extra(lease)->beats);
     explicit_bzero(&lease->token, sizeof(lease->token));
-    slab_give(lease, whole_size(lease));
+    slab_give(lease, lease_whole_size(lease));
 }
 
-static void free_after_grace(struct rcu_head *head)
+static void lease_free_after_grace(struct rcu_head *head)
 {
     tsan_acquire(&grace);
     lease_free(HF_CONTAINER(head, struct lease, rcu));
@@ -116,19 +116,19 @@ struct last_free {
     sem_t reached;
 };
 
-static void reach_last_free(struct rcu_head *head)
+static void lease_reach_last_free(struct rcu_head *head)
 {
     (void)sem_post(&HF_CONTAINER(head, struct last_free, rcu)->reached);
 }
 
 /* Frees run in the order of their call_rcu(), all on liburcu's one worker. (rcu_barrier() waits
  * too, but TSan takes what it does inside for races.) */
-static void wait_for_frees(void)
+static void lease_wait_for_frees(void)
 {
     struct last_free last;
 
     (void)sem_init(&last.reached, 0, 0);
-    call_rcu(&last.rcu, reach_last_free);
+    call_rcu(&last.rcu, lease_reach_last_free);
     while (sem_wait(&last.reached) != 0)
         continue;
     (void)sem_destroy(&last.reached);
@@ -139,7 +139,7 @@ void lease_table_destroy(struct lease_table *table)
     if (!table)
         return;
     lease_table_tidy(table);
-    wait_for_frees();
+    lease_wait_for_frees();
     for (uint32_t slot = 0; slot < atomic_load(&table->used); slot++)
         lease_free(lease_table_at(table, slot));
     free(table);
@@ -181,7 +181,7 @@ void lease_table_tidy(struct lease_table *table)
     for (; lease; lease = next) {
         next = lease->removed;
         tsan_release(&grace); /* after the last read of this lease */
-        call_rcu(&lease->rcu, free_after_grace);
+        call_rcu(&lease->rcu, lease_free_after_grace);
     }
 }
 

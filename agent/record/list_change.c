@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-static int place_of(const struct fleet_seat *list, int count, const struct fleet_seat *seat)
+static int list_change_place_of(const struct fleet_seat *list, int count,
+                                const struct fleet_seat *seat)
 {
     for (int i = 0; i < count; i++)
         if (strcmp(list[i].id, seat->id) == 0 && strcmp(list[i].address, seat->address) == 0)
@@ -18,7 +19,7 @@ bool list_change_find(struct list_change *change, const struct fleet_seat *befor
     change->nodes_before = before_count;
     change->nodes = count;
     for (int i = 0; i < HF_NODES_MAX; i++) {
-        change->from[i] = i < count ? place_of(before, before_count, &seats[i]) : -1;
+        change->from[i] = i < count ? list_change_place_of(before, before_count, &seats[i]) : -1;
         differs |= i < count && change->from[i] != i;
     }
     return differs;

@@ -39,7 +39,7 @@ struct node_records {
     struct node_record *node;
 };
 
-static uint64_t fingerprint(void)
+static uint64_t records_fingerprint(void)
 {
     static const uint32_t facts[] = {
         HF_NODES_MAX,
@@ -60,11 +60,11 @@ static uint64_t fingerprint(void)
     return boot_file_fingerprint(facts, HF_LENGTH(facts));
 }
 
-static struct boot_file_header header_of(int nodes, const char *list_hash,
-                                         const struct boot_clock *clock)
+static struct boot_file_header records_header_of(int nodes, const char *list_hash,
+                                                 const struct boot_clock *clock)
 {
     struct boot_file_header h = {.magic = RECORDS_MAGIC,
-                                 .fingerprint = fingerprint(),
+                                 .fingerprint = records_fingerprint(),
                                  .size = FILE_SIZE,
                                  .nodes = (uint32_t)nodes};
 
@@ -73,7 +73,7 @@ static struct boot_file_header header_of(int nodes, const char *list_hash,
     return h;
 }
 
-static int map_file(struct node_records *r, int fd, char *why, size_t why_size)
+static int records_map_file(struct node_records *r, int fd, char *why, size_t why_size)
 {
     int rc = boot_file_map(r->path, fd, FILE_SIZE, &r->map, why, why_size);
 
@@ -85,12 +85,12 @@ static int map_file(struct node_records *r, int fd, char *why, size_t why_size)
     return HF_OK;
 }
 
-static bool same_list(const struct boot_file_header *a, const struct boot_file_header *b)
+static bool records_same_list(const struct boot_file_header *a, const struct boot_file_header *b)
 {
     return a->nodes == b->nodes && a->size == b->size && strcmp(a->list_hash, b->list_hash) == 0;
 }
 
-static int refuse_foreign(const char *path, char *why, size_t why_size)
+static int records_refuse_foreign(const char *path, char *why, size_t why_size)
 {
     snprintf(why, why_size, "look at %s and remove it: it is not a private file of this agent",
              path);
@@ -98,14 +98,14 @@ static int refuse_foreign(const char *path, char *why, size_t why_size)
 }
 
 /* Leaves it mapped if it can be used. */
-static int take_existing(struct node_records *r, int fd, const struct boot_file_header *want,
-                         char *why, size_t why_size)
+static int records_take_existing(struct node_records *r, int fd,
+                                 const struct boot_file_header *want, char *why, size_t why_size)
 {
     struct boot_file_header have;
 
     switch (boot_file_judge(fd, want, &have)) {
     case BOOT_FILE_FOREIGN:
-        return refuse_foreign(r->path, why, why_size);
+        return records_refuse_foreign(r->path, why, why_size);
     case BOOT_FILE_DAMAGED:
         log_warn("%s is damaged: the nodes are judged as on first contact", r->path);
         return HF_OK;
@@ -123,16 +123,16 @@ static int take_existing(struct node_records *r, int fd, const struct boot_file_
     case BOOT_FILE_GOOD:
         break;
     }
-    if (!same_list(&have, want))
+    if (!records_same_list(&have, want))
         return HF_OK;
-    return map_file(r, fd, why, why_size);
+    return records_map_file(r, fd, why, why_size);
 }
 
 int node_records_open(const char *dir, int nodes, const char *list_hash,
                       const struct boot_clock *clock, struct node_records **ret_records, char *why,
                       size_t why_size)
 {
-    const struct boot_file_header want = header_of(nodes, list_hash, clock);
+    const struct boot_file_header want = records_header_of(nodes, list_hash, clock);
     struct node_records *r = calloc(1, sizeof(*r));
     int fd, rc = HF_OK;
 
@@ -145,7 +145,7 @@ int node_records_open(const char *dir, int nodes, const char *list_hash,
     if (fd >= 0) {
         rc = boot_file_own(r->path, fd, why, why_size);
         if (rc == HF_OK)
-            rc = take_existing(r, fd, &want, why, why_size);
+            rc = records_take_existing(r, fd, &want, why, why_size);
         close(fd);
     } else if (errno != ENOENT) {
         rc = boot_file_say("open", r->path, why, why_size);
@@ -156,7 +156,7 @@ int node_records_open(const char *dir, int nodes, const char *list_hash,
         (rc = boot_file_make(r->path, "what is known of the nodes", &want, &fd, why, why_size)) ==
             HF_OK) {
         r->made = true;
-        rc = map_file(r, fd, why, why_size);
+        rc = records_map_file(r, fd, why, why_size);
         close(fd);
     }
     if (rc == HF_OK)
@@ -168,8 +168,8 @@ int node_records_open(const char *dir, int nodes, const char *list_hash,
 
 /* --- another list ----------------------------------------------------------------------------- */
 
-static int carry_records(const char *path, int fd, const struct boot_file_header *want,
-                         const struct list_change *change, char *why, size_t why_size)
+static int records_carry_records(const char *path, int fd, const struct boot_file_header *want,
+                                 const struct list_change *change, char *why, size_t why_size)
 {
     struct node_record was[HF_NODES_MAX], next[HF_NODES_MAX];
 
@@ -186,7 +186,7 @@ static int carry_records(const char *path, int fd, const struct boot_file_header
 int node_records_carry(const char *dir, const struct boot_clock *clock,
                        const struct list_change *change, char *why, size_t why_size)
 {
-    const struct boot_file_header want = header_of(change->nodes, change->hash, clock);
+    const struct boot_file_header want = records_header_of(change->nodes, change->hash, clock);
     struct boot_file_header have;
     char path[BOOT_FILE_PATH];
     int fd, rc = HF_OK;
@@ -198,7 +198,7 @@ int node_records_carry(const char *dir, const struct boot_clock *clock,
     rc = boot_file_own(path, fd, why, why_size);
     if (rc == HF_OK && boot_file_judge(fd, &want, &have) == BOOT_FILE_GOOD &&
         have.size == FILE_SIZE && list_change_is_due(change, &have))
-        rc = carry_records(path, fd, &want, change, why, why_size);
+        rc = records_carry_records(path, fd, &want, change, why, why_size);
     close(fd);
     return rc;
 }
@@ -215,7 +215,7 @@ int node_records_look(const char *dir, char *why, size_t why_size)
     if (fd < 0)
         return errno == ENOENT ? HF_OK : boot_file_say("open", path, why, why_size);
     if (boot_file_judge(fd, &want, &have) == BOOT_FILE_FOREIGN)
-        rc = refuse_foreign(path, why, why_size);
+        rc = records_refuse_foreign(path, why, why_size);
     close(fd);
     return rc;
 }

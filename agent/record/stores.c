@@ -23,7 +23,7 @@
 #include "shm/status.h"
 #include "shm/version.h"
 
-static uint32_t table_flags(const struct config *c)
+static uint32_t stores_table_flags(const struct config *c)
 {
     return (c->ephemeral ? HF_TABLE_F_DEV : 0) | (c->assume_fresh ? HF_TABLE_F_ASSUME_FRESH : 0) |
            (c->allow_eviction ? HF_TABLE_F_ALLOW_EVICTION : 0) |
@@ -32,7 +32,7 @@ static uint32_t table_flags(const struct config *c)
 }
 
 /* An ephemeral agent neither obeys nor ends the drain of another agent of its name. */
-static void take_up_drain(struct agent *agent, const char *dir)
+static void stores_take_up_drain(struct agent *agent, const char *dir)
 {
     char text[DRAIN_RECORD_TEXT];
 
@@ -56,7 +56,7 @@ struct last {
     struct fleet_seat before[HF_NODES_MAX];
 };
 
-static bool has_our_ids(const struct config *c, const struct fleet_record *record)
+static bool stores_has_our_ids(const struct config *c, const struct fleet_record *record)
 {
     const struct fleet_seat *seats;
 
@@ -68,8 +68,8 @@ static bool has_our_ids(const struct config *c, const struct fleet_record *recor
     return true;
 }
 
-static void read_last(const struct config *c, const char *path, const struct boot_clock *clock,
-                      struct last *ret_last)
+static void stores_read_last(const struct config *c, const char *path,
+                             const struct boot_clock *clock, struct last *ret_last)
 {
     struct fleet_memory *m = &ret_last->memory;
 
@@ -77,10 +77,11 @@ static void read_last(const struct config *c, const char *path, const struct boo
     ret_last->fits =
         m->length && fleet_record_read(m->text, m->length, &ret_last->record) == HF_OK &&
         fleet_may_go_by(&ret_last->record) && (ret_last->record.version == 1 || c->by_record) &&
-        has_our_ids(c, &ret_last->record);
+        stores_has_our_ids(c, &ret_last->record);
 }
 
-static void fleet_path_in(const struct config *c, const char *dir, char *ret_path, size_t size)
+static void stores_fleet_path_in(const struct config *c, const char *dir, char *ret_path,
+                                 size_t size)
 {
     ret_path[0] = '\0';
     if (!c->ephemeral)
@@ -88,20 +89,20 @@ static void fleet_path_in(const struct config *c, const char *dir, char *ret_pat
 }
 
 /* By --reset-fleet the operator vouches that nobody goes by what was before. */
-static void take_up_fleet(struct agent *agent, const char *dir, struct last *ret_last)
+static void stores_take_up_fleet(struct agent *agent, const char *dir, struct last *ret_last)
 {
     const struct config *c = agent->config;
     char why[256];
 
     agent->fleet = NULL;
-    fleet_path_in(c, dir, agent->fleet_path, sizeof(agent->fleet_path));
+    stores_fleet_path_in(c, dir, agent->fleet_path, sizeof(agent->fleet_path));
     if (c->reset_fleet) {
         /* By the operator's word nobody goes by what was before, whether or not it can be removed. */
         if (fleet_memory_keep(agent->fleet_path, &agent->clock, NULL, why, sizeof(why)) < 0)
             log_warn("%s", why);
         return;
     }
-    read_last(c, agent->fleet_path, &agent->clock, ret_last);
+    stores_read_last(c, agent->fleet_path, &agent->clock, ret_last);
     if (ret_last->memory.length && !ret_last->fits)
         log_warn("%s is of another list of nodes, or of another version: the nodes tell which "
                  "fleet this is",
@@ -118,8 +119,8 @@ static void take_up_fleet(struct agent *agent, const char *dir, struct last *ret
 
 /* --- another list ------------------------------------------------------------------------------ */
 
-static void hash_list(const struct config *c, const struct fleet_seat *list, int count,
-                      char ret_hash[41])
+static void stores_hash_list(const struct config *c, const struct fleet_seat *list, int count,
+                             char ret_hash[41])
 {
     struct node_address nodes[HF_NODES_MAX];
     char keys[CONFIG_KEYS_TEXT];
@@ -132,8 +133,8 @@ static void hash_list(const struct config *c, const struct fleet_seat *list, int
 
 /* Whether journal and node records may be of another list than the record by which the agent goes. Without a list of
  * their own they are of the record's members. */
-static bool find_change(const struct config *c, const struct last *last,
-                        struct list_change *ret_change)
+static bool stores_find_change(const struct config *c, const struct last *last,
+                               struct list_change *ret_change)
 {
     const struct fleet_memory *m = &last->memory;
     const struct fleet_seat *seats, *before = m->list_count ? m->list : last->record.seat;
@@ -144,12 +145,13 @@ static bool find_change(const struct config *c, const struct last *last,
     count = fleet_record_list(&last->record, &seats);
     if (!list_change_find(ret_change, before, before_count, seats, count))
         return false;
-    hash_list(c, before, before_count, ret_change->hash_before);
+    stores_hash_list(c, before, before_count, ret_change->hash_before);
     memcpy(ret_change->hash, c->list_hash, sizeof(ret_change->hash));
     return true;
 }
 
-static int keep_list(const struct agent *agent, struct last *last, char *why, size_t why_size)
+static int stores_keep_list(const struct agent *agent, struct last *last, char *why,
+                            size_t why_size)
 {
     const struct fleet_seat *seats;
 
@@ -159,13 +161,13 @@ static int keep_list(const struct agent *agent, struct last *last, char *why, si
 }
 
 /* (!) The list is kept last: until then the next start carries over again what was not, and only that. */
-static int carry_over(const struct agent *agent, const char *dir, struct last *last, char *why,
-                      size_t why_size)
+static int stores_carry_over(const struct agent *agent, const char *dir, struct last *last,
+                             char *why, size_t why_size)
 {
     struct list_change change;
     int rc;
 
-    if (!find_change(agent->config, last, &change))
+    if (!stores_find_change(agent->config, last, &change))
         return HF_OK;
     last->before_count = last->memory.list_count ? last->memory.list_count : last->record.count;
     memcpy(last->before, last->memory.list_count ? last->memory.list : last->record.seat,
@@ -174,7 +176,7 @@ static int carry_over(const struct agent *agent, const char *dir, struct last *l
     if (rc == HF_OK)
         rc = node_records_carry(dir, &agent->clock, &change, why, why_size);
     if (rc == HF_OK)
-        rc = keep_list(agent, last, why, why_size);
+        rc = stores_keep_list(agent, last, why, why_size);
     if (rc == HF_OK)
         log_info("the fleet's list of nodes has changed, from %d nodes to %d: all leases are kept",
                  change.nodes_before, change.nodes);
@@ -182,7 +184,7 @@ static int carry_over(const struct agent *agent, const char *dir, struct last *l
 }
 
 /* Events of before tell nodes by their places in the list of then. */
-static void tell_places(struct agent *agent, const struct last *last)
+static void stores_tell_places(struct agent *agent, const struct last *last)
 {
     const struct config *c = agent->config;
 
@@ -193,8 +195,8 @@ static void tell_places(struct agent *agent, const struct last *last)
 
 /* --- opening ----------------------------------------------------------------------------------- */
 
-static struct hf_table_spec table_spec(const struct config *c, const char *dir,
-                                       const struct boot_clock *clock, uint64_t timens_inode)
+static struct hf_table_spec stores_table_spec(const struct config *c, const char *dir,
+                                              const struct boot_clock *clock, uint64_t timens_inode)
 {
     struct hf_table_spec spec = {
         .agent_name = c->name,
@@ -204,7 +206,7 @@ static struct hf_table_spec table_spec(const struct config *c, const char *dir,
         .quorum = (uint32_t)c->quorum,
         .ttl_ms = c->ttl_ms,
         .ttl_max_ms = c->ttl_max_ms,
-        .flags = table_flags(c),
+        .flags = stores_table_flags(c),
         .mode = c->table_mode,
         .group = c->group,
         .version = HOLDFAST_VERSION,
@@ -220,10 +222,10 @@ static struct hf_table_spec table_spec(const struct config *c, const char *dir,
 
 /* The table is kept only together with the journal that says what its check words mean. Without a journal
  * no release will leave for the leases that it shows, so its words are true until their V. */
-static int open_files(struct agent *agent, const char *dir, char *why, size_t why_size)
+static int stores_open_files(struct agent *agent, const char *dir, char *why, size_t why_size)
 {
     const struct config *c = agent->config;
-    struct hf_table_spec spec = table_spec(c, dir, &agent->clock, agent->timens_inode);
+    struct hf_table_spec spec = stores_table_spec(c, dir, &agent->clock, agent->timens_inode);
     char path[sizeof(agent->socket_path)];
     bool found_journal;
     uint32_t found;
@@ -283,10 +285,10 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
         snprintf(why, why_size, "out of memory");
         return HF_ENOMEM;
     }
-    take_up_fleet(agent, dir, last);
-    rc = carry_over(agent, dir, last, why, why_size);
+    stores_take_up_fleet(agent, dir, last);
+    rc = stores_carry_over(agent, dir, last, why, why_size);
     if (rc == HF_OK)
-        rc = open_files(agent, dir, why, why_size);
+        rc = stores_open_files(agent, dir, why, why_size);
     if (rc < 0) {
         free(last);
         free(agent->fleet);
@@ -295,9 +297,9 @@ int stores_open(struct agent *agent, const char *dir, char *why, size_t why_size
     }
     hf_assert(agent->table.writable && agent->journal && agent->node_records, "warm %d",
               agent->warm);
-    take_up_drain(agent, dir);
+    stores_take_up_drain(agent, dir);
     events_begin(agent);
-    tell_places(agent, last);
+    stores_tell_places(agent, last);
     free(last);
     atomic_store(&agent->table.header->started_ns, agent->started.ns);
     hf_gauge_set(
@@ -320,8 +322,8 @@ int stores_refuse_second(const struct config *c, const char *but_in, char *why, 
 }
 
 /* Without a journal the table is dropped, if it is ours. */
-static int look_at_table(const char *shm_name, struct hf_table_spec *spec, struct stores_view *view,
-                         char *why, size_t why_size)
+static int stores_look_at_table(const char *shm_name, struct hf_table_spec *spec,
+                                struct stores_view *view, char *why, size_t why_size)
 {
     const struct journal *j = view->journal.other_list ? NULL : view->journal.journal;
     int rc;
@@ -338,9 +340,10 @@ static int look_at_table(const char *shm_name, struct hf_table_spec *spec, struc
     return HF_OK;
 }
 
-/* As after carry_over(): a journal of the list before is one of this list then. */
-static int look_at_journal(const struct config *c, const char *dir, const struct boot_clock *clock,
-                           struct journal_view *ret_view, char *why, size_t why_size)
+/* As after stores_carry_over(): a journal of the list before is one of this list then. */
+static int stores_look_at_journal(const struct config *c, const char *dir,
+                                  const struct boot_clock *clock, struct journal_view *ret_view,
+                                  char *why, size_t why_size)
 {
     int rc = journal_look(dir, HF_SLOTS_MAX, c->node_count, c->list_hash, clock, ret_view, why,
                           why_size);
@@ -350,9 +353,9 @@ static int look_at_journal(const struct config *c, const char *dir, const struct
 
     if (rc < 0 || !ret_view->other_list || c->reset_fleet || !(last = calloc(1, sizeof(*last))))
         return rc;
-    fleet_path_in(c, dir, path, sizeof(path));
-    read_last(c, path, clock, last);
-    if (find_change(c, last, &change) && ret_view->nodes == change.nodes_before &&
+    stores_fleet_path_in(c, dir, path, sizeof(path));
+    stores_read_last(c, path, clock, last);
+    if (stores_find_change(c, last, &change) && ret_view->nodes == change.nodes_before &&
         strcmp(ret_view->list_hash, change.hash_before) == 0) {
         journal_close(ret_view->journal);
         why[0] = '\0';
@@ -367,12 +370,12 @@ int stores_look(const struct config *c, const char *dir, const char *shm_name,
                 const struct boot_clock *clock, uint64_t timens_inode, struct stores_view *ret_view,
                 char *why, size_t why_size)
 {
-    struct hf_table_spec spec = table_spec(c, dir, clock, timens_inode);
+    struct hf_table_spec spec = stores_table_spec(c, dir, clock, timens_inode);
     struct stores_view view = {0};
     int rc = stores_refuse_second(c, dir, why, why_size);
 
     if (rc == HF_OK)
-        rc = look_at_journal(c, dir, clock, &view.journal, why, why_size);
+        rc = stores_look_at_journal(c, dir, clock, &view.journal, why, why_size);
     if (rc < 0)
         return rc;
     if (view.journal.refused)
@@ -380,7 +383,7 @@ int stores_look(const struct config *c, const char *dir, const char *shm_name,
     else
         rc = node_records_look(dir, why, why_size);
     if (rc == HF_OK)
-        rc = look_at_table(shm_name, &spec, &view, why, why_size);
+        rc = stores_look_at_table(shm_name, &spec, &view, why, why_size);
     if (rc == HF_ESYS)
         journal_close(view.journal.journal);
     else
@@ -399,7 +402,7 @@ bool stores_known_node(const struct agent *agent, int node, struct node_trust *r
 }
 
 /* No check word stands any more, so pending releases need not wait for their V. */
-static void believed_by_nobody(struct agent *agent)
+static void stores_believed_by_nobody(struct agent *agent)
 {
     for (uint32_t slot = 0; slot < agent->table.capacity; slot++) {
         struct journal_identity identity;
@@ -414,7 +417,7 @@ static void believed_by_nobody(struct agent *agent)
 }
 
 /* Leases of living holders wait in the journal for the next agent. */
-static bool anything_left(const struct agent *agent, bool *ret_held)
+static bool stores_anything_left(const struct agent *agent, bool *ret_held)
 {
     bool left = false;
 
@@ -432,7 +435,7 @@ static bool anything_left(const struct agent *agent, bool *ret_held)
 }
 
 /* An ephemeral agent leaves nothing: its nodes end now. */
-static void leave_nothing(struct agent *agent, bool stays, bool held)
+static void stores_leave_nothing(struct agent *agent, bool stays, bool held)
 {
     if (!stays) {
         for (uint32_t slot = 0; held && slot < agent->table.slots_there; slot++)
@@ -447,11 +450,11 @@ static void leave_nothing(struct agent *agent, bool stays, bool held)
 }
 
 /* (!) Where the agent starts again in this process, who reads the table finds it in use. */
-static void leave_files(struct agent *agent, bool stays, bool left, bool held)
+static void stores_leave_files(struct agent *agent, bool stays, bool left, bool held)
 {
     if (!stays) {
         if (left && !held && agent->readopted)
-            believed_by_nobody(agent);
+            stores_believed_by_nobody(agent);
         hf_last_words_clear(agent->table.header);
         hf_table_set_state(&agent->table, HF_TABLE_STOPPED);
     }
@@ -466,12 +469,12 @@ static void leave_files(struct agent *agent, bool stays, bool left, bool held)
 bool stores_close(struct agent *agent)
 {
     bool stays = atomic_load_explicit(&agent->stays, memory_order_acquire), held,
-         left = anything_left(agent, &held) && !agent->config->ephemeral;
+         left = stores_anything_left(agent, &held) && !agent->config->ephemeral;
 
     if (agent->config->ephemeral)
-        leave_nothing(agent, stays, held);
+        stores_leave_nothing(agent, stays, held);
     else
-        leave_files(agent, stays, left, held);
+        stores_leave_files(agent, stays, left, held);
     free(agent->fleet);
     agent->fleet = NULL;
     return left;

@@ -6,7 +6,7 @@
 #define HELD(most) ((most) / 2)
 #define OVERHEAD   16 /* of malloc() */
 
-static bool may_make(const redisReadTask *task, size_t bytes)
+static bool bounds_may_make(const redisReadTask *task, size_t bytes)
 {
     struct bounds *b = task->privdata;
 
@@ -19,15 +19,16 @@ static bool may_make(const redisReadTask *task, size_t bytes)
     return !b->beyond;
 }
 
-static const redisReplyObjectFunctions *hiredis_of(const redisReadTask *task)
+static const redisReplyObjectFunctions *bounds_hiredis_of(const redisReadTask *task)
 {
     return ((const struct bounds *)task->privdata)->hiredis;
 }
 
-static void *make_string(const redisReadTask *task, char *text, size_t length)
+static void *bounds_make_string(const redisReadTask *task, char *text, size_t length)
 {
-    return may_make(task, length + OVERHEAD) ? hiredis_of(task)->createString(task, text, length)
-                                             : NULL;
+    return bounds_may_make(task, length + OVERHEAD)
+               ? bounds_hiredis_of(task)->createString(task, text, length)
+               : NULL;
 }
 
 /* createArray's second parameter. */
@@ -37,38 +38,39 @@ typedef size_t element_count;
 typedef int element_count;
 #endif
 
-static void *make_array(const redisReadTask *task, element_count elements)
+static void *bounds_make_array(const redisReadTask *task, element_count elements)
 {
     const struct bounds *b = task->privdata;
     size_t count = elements > 0 ? (size_t)elements : 0;
 
     /* Divided, since the product may not fit. */
     count = count < b->most / sizeof(void *) ? count : b->most / sizeof(void *);
-    return may_make(task, count * sizeof(void *)) ? hiredis_of(task)->createArray(task, elements)
-                                                  : NULL;
-}
-
-static void *make_integer(const redisReadTask *task, long long number)
-{
-    return may_make(task, 0) ? hiredis_of(task)->createInteger(task, number) : NULL;
-}
-
-static void *make_nil(const redisReadTask *task)
-{
-    return may_make(task, 0) ? hiredis_of(task)->createNil(task) : NULL;
-}
-
-#if HIREDIS_MAJOR >= 1
-static void *make_double(const redisReadTask *task, double number, char *text, size_t length)
-{
-    return may_make(task, length + OVERHEAD)
-               ? hiredis_of(task)->createDouble(task, number, text, length)
+    return bounds_may_make(task, count * sizeof(void *))
+               ? bounds_hiredis_of(task)->createArray(task, elements)
                : NULL;
 }
 
-static void *make_bool(const redisReadTask *task, int value)
+static void *bounds_make_integer(const redisReadTask *task, long long number)
 {
-    return may_make(task, 0) ? hiredis_of(task)->createBool(task, value) : NULL;
+    return bounds_may_make(task, 0) ? bounds_hiredis_of(task)->createInteger(task, number) : NULL;
+}
+
+static void *bounds_make_nil(const redisReadTask *task)
+{
+    return bounds_may_make(task, 0) ? bounds_hiredis_of(task)->createNil(task) : NULL;
+}
+
+#if HIREDIS_MAJOR >= 1
+static void *bounds_make_double(const redisReadTask *task, double number, char *text, size_t length)
+{
+    return bounds_may_make(task, length + OVERHEAD)
+               ? bounds_hiredis_of(task)->createDouble(task, number, text, length)
+               : NULL;
+}
+
+static void *bounds_make_bool(const redisReadTask *task, int value)
+{
+    return bounds_may_make(task, 0) ? bounds_hiredis_of(task)->createBool(task, value) : NULL;
 }
 #endif
 
@@ -76,10 +78,10 @@ void bounds_guard(struct bounds *b, redisReader *reader, size_t most)
 {
     b->hiredis = reader->fn;
     b->functions = *reader->fn;
-    b->functions.createString = make_string;
-    b->functions.createArray = make_array;
-    b->functions.createInteger = make_integer;
-    b->functions.createNil = make_nil;
+    b->functions.createString = bounds_make_string;
+    b->functions.createArray = bounds_make_array;
+    b->functions.createInteger = bounds_make_integer;
+    b->functions.createNil = bounds_make_nil;
 #if HIREDIS_MAJOR >= 1
     b->functions.createDouble = make_double;
     b->functions.createBool = make_bool;

@@ -6,7 +6,7 @@
 
 #define HEAD_MAX 24 /* bytes of a mark, a number and the end of the line */
 
-static char *put_head(char *at, char mark, size_t number)
+static char *command_put_head(char *at, char mark, size_t number)
 {
     char digits[HEAD_MAX];
     int n = 0;
@@ -27,7 +27,7 @@ static char *put_head(char *at, char mark, size_t number)
     return at;
 }
 
-static size_t length_of(const char **argv, const size_t *lengths, int i)
+static size_t command_length_of(const char **argv, const size_t *lengths, int i)
 {
     if (!lengths)
         return strlen(argv[i]);
@@ -39,18 +39,18 @@ size_t command_room(int argc, const char **argv, const size_t *lengths)
     size_t room = HEAD_MAX * ((size_t)argc + 1);
 
     for (int i = 0; i < argc; i++)
-        room += length_of(argv, lengths, i) + 2;
+        room += command_length_of(argv, lengths, i) + 2;
     return room;
 }
 
 size_t command_write(char *ret_command, int argc, const char **argv, const size_t *lengths)
 {
-    char *at = put_head(ret_command, '*', (size_t)argc);
+    char *at = command_put_head(ret_command, '*', (size_t)argc);
 
     for (int i = 0; i < argc; i++) {
-        size_t length = length_of(argv, lengths, i);
+        size_t length = command_length_of(argv, lengths, i);
 
-        at = put_head(at, '$', length);
+        at = command_put_head(at, '$', length);
         if (lengths && lengths[i] == COMMAND_TOKEN)
             token_text((const struct token *)(const void *)argv[i], at);
         else

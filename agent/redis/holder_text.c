@@ -9,7 +9,7 @@
 _Static_assert(HOLDER_TEXT_MAX >= 21 + 11 + 11 + 21 + LINE(host) + 1 + LINE(comm) + 1 + LINE(note),
                "room");
 
-static char *put_number(char *at, int64_t number)
+static char *holder_text_put_number(char *at, int64_t number)
 {
     char room[DECIMAL_MAX];
     const char *text = decimal_write(room, sizeof(room), number < 0 ? 0 : number);
@@ -21,7 +21,7 @@ static char *put_number(char *at, int64_t number)
     return at;
 }
 
-static char *put_text(char *at, const char *text, size_t most)
+static char *holder_text_put_text(char *at, const char *text, size_t most)
 {
     size_t length = text ? strnlen(text, most) : 0;
 
@@ -30,9 +30,9 @@ static char *put_text(char *at, const char *text, size_t most)
     return at + length;
 }
 
-static char *put_line(char *at, const char *text, size_t most)
+static char *holder_text_put_line(char *at, const char *text, size_t most)
 {
-    char *end = put_text(at, text, most);
+    char *end = holder_text_put_text(at, text, most);
 
     for (; at < end; at++)
         if (*at == '\n')
@@ -44,14 +44,14 @@ static char *put_line(char *at, const char *text, size_t most)
 size_t holder_text_write(const struct link_holder *holder, uint64_t fence,
                          char ret_text[HOLDER_TEXT_MAX])
 {
-    char *at = put_number(ret_text, (int64_t)fence);
+    char *at = holder_text_put_number(ret_text, (int64_t)fence);
 
-    at = put_number(at, holder->pid);
-    at = put_number(at, holder->uid);
-    at = put_number(at, holder->since.ms);
-    at = put_line(at, holder->host, LINE(host));
-    at = put_line(at, holder->command, LINE(comm));
-    at = put_text(at, holder->note, LINE(note));
+    at = holder_text_put_number(at, holder->pid);
+    at = holder_text_put_number(at, holder->uid);
+    at = holder_text_put_number(at, holder->since.ms);
+    at = holder_text_put_line(at, holder->host, LINE(host));
+    at = holder_text_put_line(at, holder->command, LINE(comm));
+    at = holder_text_put_text(at, holder->note, LINE(note));
     return (size_t)(at - ret_text);
 }
 
@@ -62,7 +62,7 @@ struct rest {
 };
 
 /* Takes a line off; the last one ends without a newline. */
-static struct rest take_line(struct rest *rest)
+static struct rest holder_text_take_line(struct rest *rest)
 {
     const char *end = rest->length ? memchr(rest->at, '\n', rest->length) : NULL;
     struct rest line = {rest->at, end ? (size_t)(end - rest->at) : rest->length};
@@ -73,14 +73,14 @@ static struct rest take_line(struct rest *rest)
     return line;
 }
 
-static bool take_number(struct rest *rest, uint64_t most, uint64_t *ret_number)
+static bool holder_text_take_number(struct rest *rest, uint64_t most, uint64_t *ret_number)
 {
-    struct rest line = take_line(rest);
+    struct rest line = holder_text_take_line(rest);
 
     return decimal_read(line.at, line.length, most, ret_number);
 }
 
-static void get_text(struct rest text, char *to, size_t size)
+static void holder_text_get_text(struct rest text, char *to, size_t size)
 {
     size_t length = text.length ? strnlen(text.at, text.length) : 0;
 
@@ -97,15 +97,15 @@ void holder_text_read(const char *text, size_t length, uint64_t fence,
     struct rest rest = {text, length};
     uint64_t number;
 
-    if (!take_number(&rest, INT64_MAX, &number) || number != fence)
+    if (!holder_text_take_number(&rest, INT64_MAX, &number) || number != fence)
         return;
-    if (take_number(&rest, INT32_MAX, &number) && number > 0)
+    if (holder_text_take_number(&rest, INT32_MAX, &number) && number > 0)
         holder->pid = (uint32_t)number;
-    if (take_number(&rest, UINT32_MAX, &number))
+    if (holder_text_take_number(&rest, UINT32_MAX, &number))
         holder->uid = (uint32_t)number;
-    if (take_number(&rest, INT64_MAX, &number))
+    if (holder_text_take_number(&rest, INT64_MAX, &number))
         holder->since_wall_ms = (int64_t)number;
-    get_text(take_line(&rest), holder->host, sizeof(holder->host));
-    get_text(take_line(&rest), holder->comm, sizeof(holder->comm));
-    get_text(rest, holder->note, sizeof(holder->note));
+    holder_text_get_text(holder_text_take_line(&rest), holder->host, sizeof(holder->host));
+    holder_text_get_text(holder_text_take_line(&rest), holder->comm, sizeof(holder->comm));
+    holder_text_get_text(rest, holder->note, sizeof(holder->note));
 }

@@ -20,7 +20,7 @@
 /* --- the reader's guard ----------------------------------------------------------------------- */
 
 /* (!) hiredis aborts the program (an assertion) when a peer speaks without being asked. */
-static bool may_speak(void *owner, const redisReadTask *task)
+static bool link_may_speak(void *owner, const redisReadTask *task)
 {
     struct link *link = owner;
 
@@ -33,9 +33,9 @@ static bool may_speak(void *owner, const redisReadTask *task)
     return false;
 }
 
-static void guard_reader(struct link *link)
+static void link_guard_reader(struct link *link)
 {
-    link->bounds.may = may_speak;
+    link->bounds.may = link_may_speak;
     link->bounds.owner = link;
     bounds_guard(&link->bounds, link->context->c.reader, BOUNDS_LINK);
 }
@@ -43,7 +43,7 @@ static void guard_reader(struct link *link)
 /* --- the end ---------------------------------------------------------------------------------- */
 
 /* (!) A peer that misbehaves once it is up, or hangs up, comes up again and again, so coming up proves nothing of it. */
-static hf_dur delay_of(struct link *link)
+static hf_dur link_delay_of(struct link *link)
 {
     bool was_up = link->up_since.ns != HF_TIME_NEVER.ns;
     hf_dur stood = was_up ? hf_time_since(clock_now(), link->up_since) : hf_ns(0);
@@ -62,9 +62,9 @@ static hf_dur delay_of(struct link *link)
     return backoff_step(link->is_far ? &link->distance : &link->backoff, link_random(link));
 }
 
-static void tell_end(struct link *link)
+static void link_tell_end(struct link *link)
 {
-    hf_dur delay = delay_of(link);
+    hf_dur delay = link_delay_of(link);
 
     hf_assert(link->state == LINK_ENDED && !link->context, "state %d", (int)link->state);
     calls_break(link);
@@ -77,7 +77,7 @@ static void tell_end(struct link *link)
 
 /* The connection to an address failed: takes the next one, or ends the attempt. hiredis may be about
  * to free the context, so nothing new begins before the loop's next turn. */
-static void connect_failed(struct link *link, const char *text)
+static void link_connect_failed(struct link *link, const char *text)
 {
     link->context = NULL;
     link_copy_text(link, link->end_text, text);
@@ -87,14 +87,14 @@ static void connect_failed(struct link *link, const char *text)
         link_ended(link, HF_NODE_ERR_CONNECT);
 }
 
-static void on_connect(const redisAsyncContext *context, int status)
+static void link_on_connect(const redisAsyncContext *context, int status)
 {
     struct link *link = context->data;
 
     if (!link)
         return;
     if (status != REDIS_OK) {
-        connect_failed(link, context->c.errstr[0] ? context->c.errstr : "cannot connect");
+        link_connect_failed(link, context->c.errstr[0] ? context->c.errstr : "cannot connect");
         return;
     }
     if (knock_wanted(link)) {
@@ -107,7 +107,7 @@ static void on_connect(const redisAsyncContext *context, int status)
 }
 
 /* A server of TLS ends plain connections without a word. */
-static bool ended_mute(struct link *link, enum hf_node_error error)
+static bool link_ended_mute(struct link *link, enum hf_node_error error)
 {
     if (link->state != LINK_GREETING || link->heard.ns != HF_TIME_PAST.ns ||
         error != HF_NODE_ERR_BROKEN)
@@ -116,7 +116,7 @@ static bool ended_mute(struct link *link, enum hf_node_error error)
     return link->other != HF_NODE_ERR_NONE;
 }
 
-static void on_disconnect(const redisAsyncContext *context, int status)
+static void link_on_disconnect(const redisAsyncContext *context, int status)
 {
     struct link *link = context->data;
     enum hf_node_error error = HF_NODE_ERR_BROKEN;
@@ -138,7 +138,7 @@ static void on_disconnect(const redisAsyncContext *context, int status)
         text = remedy_of_info(NULL);
     else if (context->err == REDIS_ERR_OTHER && *remedy_of("", text, link->is_redis, remedy))
         text = remedy;
-    if (ended_mute(link, error)) {
+    if (link_ended_mute(link, error)) {
         error = link->other;
         text = tls_knocked_text(error);
     }
@@ -146,7 +146,7 @@ static void on_disconnect(const redisAsyncContext *context, int status)
     link_ended(link, error);
 }
 
-static void connect_next(struct link *link)
+static void link_connect_next(struct link *link)
 {
     const struct node_address *address = link->options.address;
     redisAsyncContext *context;
@@ -161,7 +161,7 @@ static void connect_next(struct link *link)
     memcpy(link->connected, link->addresses[link->address_next], sizeof(link->connected));
     link->address_next++;
     if (!context) {
-        connect_failed(link, "out of memory");
+        link_connect_failed(link, "out of memory");
         return;
     }
     if (context->err) {
@@ -169,31 +169,31 @@ static void connect_next(struct link *link)
 
         link_copy_text(link, text, context->errstr);
         redisAsyncFree(context);
-        connect_failed(link, text);
+        link_connect_failed(link, text);
         return;
     }
     (void)fcntl(context->c.fd, F_SETFD, FD_CLOEXEC);
     context->data = link;
     link->context = context;
-    guard_reader(link);
+    link_guard_reader(link);
     calls_reset(link);
     identity_reset(link);
     link->up_since = HF_TIME_NEVER;
     io_attach(link);
-    (void)redisAsyncSetConnectCallback(context, on_connect);
-    (void)redisAsyncSetDisconnectCallback(context, on_disconnect);
+    (void)redisAsyncSetConnectCallback(context, link_on_connect);
+    (void)redisAsyncSetDisconnectCallback(context, link_on_disconnect);
     link_enter(link, LINK_CONNECTING, hf_time_add(clock_now(), link->options.connect_timeout));
 }
 
-static void connect_timed_out(struct link *link)
+static void link_connect_timed_out(struct link *link)
 {
     link_drop_context(link);
-    connect_failed(link, "connecting takes too long");
+    link_connect_failed(link, "connecting takes too long");
 }
 
 /* --- names ------------------------------------------------------------------------------------ */
 
-static void on_resolved(void *arg, const char (*addresses)[64], int count, const char *error)
+static void link_on_resolved(void *arg, const char (*addresses)[64], int count, const char *error)
 {
     struct link *link = arg;
 
@@ -207,25 +207,25 @@ static void on_resolved(void *arg, const char (*addresses)[64], int count, const
         return;
     if (link->address_count > 0) {
         link->address_next = 0;
-        connect_next(link);
+        link_connect_next(link);
     } else {
         link_end(link, HF_NODE_ERR_RESOLVE, "%.100s", error);
     }
 }
 
 /* The lookup goes on; its result serves the next attempt. */
-static void resolving_timed_out(struct link *link)
+static void link_resolving_timed_out(struct link *link)
 {
     if (link->address_count > 0) {
         link->address_next = 0;
-        connect_next(link);
+        link_connect_next(link);
     } else {
         link_end(link, HF_NODE_ERR_RESOLVE, "looking up %.100s takes too long",
                  link->options.address->host);
     }
 }
 
-static void begin_attempt(struct link *link)
+static void link_begin_attempt(struct link *link)
 {
     const struct node_address *address = link->options.address;
 
@@ -233,30 +233,30 @@ static void begin_attempt(struct link *link)
     if (address->unix_socket || address->numeric) {
         link->address_count = 1;
         snprintf(link->addresses[0], sizeof(link->addresses[0]), "%.63s", address->host);
-        connect_next(link);
+        link_connect_next(link);
         return;
     }
     link_enter(link, LINK_RESOLVING, hf_time_add(clock_now(), link->options.connect_timeout));
-    if (resolver_ask(link->options.resolver, address->host, on_resolved, link) != HF_OK)
-        resolving_timed_out(link);
+    if (resolver_ask(link->options.resolver, address->host, link_on_resolved, link) != HF_OK)
+        link_resolving_timed_out(link);
 }
 
 /* --- the link --------------------------------------------------------------------------------- */
 
-static void on_step(struct loop_timer *timer, hf_time now)
+static void link_on_step(struct loop_timer *timer, hf_time now)
 {
     struct link *link = HF_CONTAINER(timer, struct link, step);
 
     (void)now;
     switch (link->state) {
     case LINK_RESOLVING:
-        resolving_timed_out(link);
+        link_resolving_timed_out(link);
         break;
     case LINK_CONNECTING:
         if (link->context)
-            connect_timed_out(link);
+            link_connect_timed_out(link);
         else if (link->address_next < link->address_count)
-            connect_next(link);
+            link_connect_next(link);
         else /* a lookup has ended meanwhile: its addresses are for the next attempt */
             link_ended(link, HF_NODE_ERR_CONNECT);
         break;
@@ -264,11 +264,11 @@ static void on_step(struct loop_timer *timer, hf_time now)
         secure_timed_out(link);
         break;
     case LINK_ENDED:
-        tell_end(link);
+        link_tell_end(link);
         break;
     case LINK_IDLE:
     case LINK_WAITING:
-        begin_attempt(link);
+        link_begin_attempt(link);
         break;
     case LINK_GREETING:
         handshake_begin(link);
@@ -287,7 +287,7 @@ int link_create(const struct link_options *options, struct link **ret_link)
         return HF_ENOMEM;
     link->options = *options;
     link->acl_doubted = options->asks_rights;
-    link->step.fn = on_step;
+    link->step.fn = link_on_step;
     backoff_init(&link->backoff, hf_ms(RECONNECT_FIRST_MS), hf_ms(RECONNECT_MAX_MS));
     backoff_init(&link->distance, hf_ms(DISTANCE_FIRST_MS), hf_ms(DISTANCE_MAX_MS));
     link->up_since = HF_TIME_NEVER;
@@ -311,7 +311,7 @@ void link_start(struct link *link)
 
 /* (!) Names that were looked up for the earlier address are forgotten, and a lookup under way is not
  * waited for. */
-static void move(struct link *link)
+static void link_move(struct link *link)
 {
     if (link->options.resolver)
         resolver_cancel(link->options.resolver, link);
@@ -337,7 +337,7 @@ void link_configure(struct link *link, const struct link_options *options)
     tracking_configure(link, options->events);
     link_set_probe(link, options->probe);
     if (moved)
-        move(link);
+        link_move(link);
 }
 
 void link_destroy(struct link *link)
@@ -361,7 +361,7 @@ int link_node(const struct link *link)
 }
 
 /* One spelling for one address: every host of the fleet writes the same. The interface is this host's. */
-static void spell(const char *text, uint16_t port, char ret_seat[HF_NODE_TEXT_MAX + 1])
+static void link_spell(const char *text, uint16_t port, char ret_seat[HF_NODE_TEXT_MAX + 1])
 {
     int length = (int)strcspn(text, "%");
     char seat[HF_NODE_TEXT_MAX + 1];
@@ -383,7 +383,7 @@ void link_peer(const struct link *link, char ret_seat[HF_NODE_TEXT_MAX + 1])
     else if (address->unix_socket)
         snprintf(ret_seat, HF_NODE_TEXT_MAX + 1, "%s", address->host);
     else
-        spell(link->connected, address->port, ret_seat);
+        link_spell(link->connected, address->port, ret_seat);
 }
 
 bool link_is_up(const struct link *link)

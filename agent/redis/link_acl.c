@@ -6,7 +6,7 @@
 #include "agent/redis/link_internal.h"
 #include "shm/status.h"
 
-static void on_acl(struct link *link, const struct call *call, const redisReply *answer)
+static void acl_on_acl(struct link *link, const struct call *call, const redisReply *answer)
 {
     const char *words[ACL_WORDS];
 
@@ -30,7 +30,7 @@ int acl_survey(struct link *link)
     link->acl_asked = (struct acl_lack){0};
     link->acl_at = 0;
     for (int i = 0; rc == HF_OK && (count = acl_ask(i, words)) > 0; i++)
-        rc = call_own(link, on_acl, count, words, NULL);
+        rc = call_own(link, acl_on_acl, count, words, NULL);
     return rc;
 }
 

@@ -16,22 +16,22 @@ struct word {
     size_t length;
 };
 
-static bool is_string(const redisReply *e)
+static bool answer_is_string(const redisReply *e)
 {
     return e->type == REDIS_REPLY_STRING || e->type == REDIS_REPLY_STATUS;
 }
 
-static struct word word_of(const redisReply *e)
+static struct word answer_word_of(const redisReply *e)
 {
-    return is_string(e) ? (struct word){e->str, e->len} : (struct word){"", 0};
+    return answer_is_string(e) ? (struct word){e->str, e->len} : (struct word){"", 0};
 }
 
-static bool equals(struct word word, const char *text)
+static bool answer_equals(struct word word, const char *text)
 {
     return word.length == strlen(text) && memcmp(word.at, text, word.length) == 0;
 }
 
-static bool get_number(struct word word, int64_t *ret_number)
+static bool answer_get_number(struct word word, int64_t *ret_number)
 {
     bool below = word.length > 0 && word.at[0] == '-';
     uint64_t number;
@@ -43,28 +43,28 @@ static bool get_number(struct word word, int64_t *ret_number)
 }
 
 /* A whole number, as an integer or in decimal digits. */
-static bool get_element_number(const redisReply *e, int64_t *ret_number)
+static bool answer_get_element_number(const redisReply *e, int64_t *ret_number)
 {
     if (e->type != REDIS_REPLY_INTEGER)
-        return get_number(word_of(e), ret_number);
+        return answer_get_number(answer_word_of(e), ret_number);
     *ret_number = e->integer;
     return true;
 }
 
-static bool get_fence(struct word word, uint64_t *ret_fence)
+static bool answer_get_fence(struct word word, uint64_t *ret_fence)
 {
     int64_t number;
 
-    if (!get_number(word, &number) || number < 0 || (uint64_t)number > FENCE_NODE_MAX)
+    if (!answer_get_number(word, &number) || number < 0 || (uint64_t)number > FENCE_NODE_MAX)
         return false;
     *ret_fence = (uint64_t)number;
     return true;
 }
 
 /* Cut to fit; an absent one is "". */
-static void get_text(const redisReply *e, char *to, size_t size)
+static void answer_get_text(const redisReply *e, char *to, size_t size)
 {
-    struct word word = word_of(e);
+    struct word word = answer_word_of(e);
     size_t length = strnlen(word.at, word.length);
 
     if (length >= size)
@@ -74,7 +74,7 @@ static void get_text(const redisReply *e, char *to, size_t size)
     to[length] = '\0';
 }
 
-static bool get_id(struct word word, char ret_id[LINK_ID_LEN + 1])
+static bool answer_get_id(struct word word, char ret_id[LINK_ID_LEN + 1])
 {
     if (word.length != LINK_ID_LEN || strspn(word.at, "0123456789abcdef") != LINK_ID_LEN)
         return false;
@@ -83,14 +83,14 @@ static bool get_id(struct word word, char ret_id[LINK_ID_LEN + 1])
     return true;
 }
 
-static void get_holder(struct word text, uint64_t fence, struct hf_wire_holder *holder)
+static void answer_get_holder(struct word text, uint64_t fence, struct hf_wire_holder *holder)
 {
     holder->fence = fence_make(fence, 0);
     holder_text_read(text.at, text.length, fence, holder);
 }
 
 /* NONCE, or NONCE:DIGEST */
-static bool get_stamp(struct word word, struct link_reply *out)
+static bool answer_get_stamp(struct word word, struct link_reply *out)
 {
     const char *colon = word.length ? memchr(word.at, ':', word.length) : NULL;
     size_t nonce = colon ? (size_t)(colon - word.at) : word.length;
@@ -107,13 +107,13 @@ static bool get_stamp(struct word word, struct link_reply *out)
 }
 
 /* What every answer begins with. */
-static bool get_head(struct word seconds, struct word micros, struct word stamp,
-                     struct link_reply *out)
+static bool answer_get_head(struct word seconds, struct word micros, struct word stamp,
+                            struct link_reply *out)
 {
     int64_t s, us;
 
-    if (!get_number(seconds, &s) || !get_number(micros, &us) || s < 0 || s > INT64_MAX / 2000000 ||
-        us < 0 || us >= 1000000 || !get_stamp(stamp, out))
+    if (!answer_get_number(seconds, &s) || !answer_get_number(micros, &us) || s < 0 ||
+        s > INT64_MAX / 2000000 || us < 0 || us >= 1000000 || !answer_get_stamp(stamp, out))
         return false;
     out->node_time.us = s * 1000000 + us;
     return true;
@@ -122,7 +122,7 @@ static bool get_head(struct word seconds, struct word micros, struct word stamp,
 /* --- words ------------------------------------------------------------------------------------ */
 
 /* What is left of a line; `at` NULL: nothing, not even an empty word. */
-static bool take(struct word *rest, struct word *ret_word)
+static bool answer_take(struct word *rest, struct word *ret_word)
 {
     const char *space;
 
@@ -135,27 +135,27 @@ static bool take(struct word *rest, struct word *ret_word)
     return true;
 }
 
-static bool take_fence(struct word *rest, uint64_t *ret_fence)
+static bool answer_take_fence(struct word *rest, uint64_t *ret_fence)
 {
     struct word word;
 
-    return take(rest, &word) && get_fence(word, ret_fence);
+    return answer_take(rest, &word) && answer_get_fence(word, ret_fence);
 }
 
 /* FENCE PTTL and perhaps the holder's text */
-static bool get_taken(struct word rest, struct link_reply *out)
+static bool answer_get_taken(struct word rest, struct link_reply *out)
 {
     struct word pttl;
 
-    if (!take_fence(&rest, &out->fence) || !take(&rest, &pttl) ||
-        !get_number(pttl, &out->holder.pttl_ms))
+    if (!answer_take_fence(&rest, &out->fence) || !answer_take(&rest, &pttl) ||
+        !answer_get_number(pttl, &out->holder.pttl_ms))
         return false;
     if (rest.at)
-        get_holder(rest, out->fence, &out->holder);
+        answer_get_holder(rest, out->fence, &out->holder);
     return true;
 }
 
-static bool get_verdict(struct word rest, struct link_reply *out)
+static bool answer_get_verdict(struct word rest, struct link_reply *out)
 {
     static const struct {
         const char *text;
@@ -169,22 +169,22 @@ static bool get_verdict(struct word rest, struct link_reply *out)
     struct word word, tag;
 
     out->holder.pttl_ms = -2;
-    if (!take(&rest, &word))
+    if (!answer_take(&rest, &word))
         return false;
-    if (equals(word, "TAKEN")) {
+    if (answer_equals(word, "TAKEN")) {
         out->verdict = VERDICT_TAKEN;
-        return get_taken(rest, out);
+        return answer_get_taken(rest, out);
     }
     for (size_t i = 0; i < HF_LENGTH(verdicts); i++) {
-        if (!equals(word, verdicts[i].text))
+        if (!answer_equals(word, verdicts[i].text))
             continue;
         out->verdict = verdicts[i].verdict;
         if (!verdicts[i].has_fence)
             return !rest.at;
-        if (!take_fence(&rest, &out->fence))
+        if (!answer_take_fence(&rest, &out->fence))
             return false;
-        if (take(&rest, &tag)) /* a tag that is no agent's stays unknown */
-            (void)get_id(tag, out->id);
+        if (answer_take(&rest, &tag)) /* a tag that is no agent's stays unknown */
+            (void)answer_get_id(tag, out->id);
         return !rest.at;
     }
     return false;
@@ -192,26 +192,27 @@ static bool get_verdict(struct word rest, struct link_reply *out)
 
 /* OK, SEEN SEEN_TURN FENCE TURN AT_US ASKER ENDED of the record that was there, and the text of who wrote it; or as of other
  * scripts */
-static bool get_once(struct word rest, struct link_reply *out)
+static bool answer_get_once(struct word rest, struct link_reply *out)
 {
     struct word whole = rest, word;
 
-    if (!take(&rest, &word) || !equals(word, "OK"))
-        return get_verdict(whole, out);
+    if (!answer_take(&rest, &word) || !answer_equals(word, "OK"))
+        return answer_get_verdict(whole, out);
     out->verdict = VERDICT_OK;
-    if (!take_fence(&rest, &out->once.seen) || !take(&rest, &word) ||
-        !get_number(word, &out->once.seen_turn) || !take_fence(&rest, &out->once.fence) ||
-        !take(&rest, &word) || !get_number(word, &out->once.turn) || !take(&rest, &word) ||
-        !get_number(word, &out->once.at_us) || out->once.at_us < 0 || !take(&rest, &word) ||
-        !get_number(word, &out->once.asker) || !take(&rest, &word) ||
-        !get_number(word, &out->once.ended))
+    if (!answer_take_fence(&rest, &out->once.seen) || !answer_take(&rest, &word) ||
+        !answer_get_number(word, &out->once.seen_turn) ||
+        !answer_take_fence(&rest, &out->once.fence) || !answer_take(&rest, &word) ||
+        !answer_get_number(word, &out->once.turn) || !answer_take(&rest, &word) ||
+        !answer_get_number(word, &out->once.at_us) || out->once.at_us < 0 ||
+        !answer_take(&rest, &word) || !answer_get_number(word, &out->once.asker) ||
+        !answer_take(&rest, &word) || !answer_get_number(word, &out->once.ended))
         return false;
     if (rest.at)
         holder_text_read(rest.at, rest.length, 0, &out->holder);
     return true;
 }
 
-static bool get_marks(struct word rest, size_t keys, struct link_reply *out)
+static bool answer_get_marks(struct word rest, size_t keys, struct link_reply *out)
 {
     if (!rest.at || rest.length != keys || strspn(rest.at, "10fkx") != rest.length)
         return false;
@@ -220,54 +221,54 @@ static bool get_marks(struct word rest, size_t keys, struct link_reply *out)
     return true;
 }
 
-static bool decode_line(const redisReply *answer, enum script script, size_t keys,
-                        struct link_reply *out)
+static bool answer_decode_line(const redisReply *answer, enum script script, size_t keys,
+                               struct link_reply *out)
 {
-    struct word rest = word_of(answer), seconds, micros, stamp;
+    struct word rest = answer_word_of(answer), seconds, micros, stamp;
 
-    if (!take(&rest, &seconds) || !take(&rest, &micros) || !take(&rest, &stamp) ||
-        !get_head(seconds, micros, stamp, out))
+    if (!answer_take(&rest, &seconds) || !answer_take(&rest, &micros) ||
+        !answer_take(&rest, &stamp) || !answer_get_head(seconds, micros, stamp, out))
         return false;
     if (script == SCRIPT_RENEW || script == SCRIPT_RELEASE)
-        return get_marks(rest, keys, out);
+        return answer_get_marks(rest, keys, out);
     if (script == SCRIPT_ONCE)
-        return get_once(rest, out);
-    return get_verdict(rest, out);
+        return answer_get_once(rest, out);
+    return answer_get_verdict(rest, out);
 }
 
 /* --- arrays ----------------------------------------------------------------------------------- */
 
 /* {'FREE', fence} or {'HELD' or 'FORCED', fence, pttl, id} and perhaps the holder's text */
-static bool get_query(redisReply *const *e, size_t count, enum script script,
-                      struct link_reply *out)
+static bool answer_get_query(redisReply *const *e, size_t count, enum script script,
+                             struct link_reply *out)
 {
     struct hf_wire_holder *holder = &out->holder;
-    struct word word = count > 0 ? word_of(e[0]) : (struct word){"", 0};
+    struct word word = count > 0 ? answer_word_of(e[0]) : (struct word){"", 0};
 
     holder->pttl_ms = -2;
-    if (count == 2 && equals(word, "FREE")) {
+    if (count == 2 && answer_equals(word, "FREE")) {
         out->verdict = VERDICT_FREE;
-        return get_fence(word_of(e[1]), &out->fence);
+        return answer_get_fence(answer_word_of(e[1]), &out->fence);
     }
-    if ((count != 4 && count != 5) || !get_fence(word_of(e[1]), &out->fence) ||
-        !get_element_number(e[2], &holder->pttl_ms))
+    if ((count != 4 && count != 5) || !answer_get_fence(answer_word_of(e[1]), &out->fence) ||
+        !answer_get_element_number(e[2], &holder->pttl_ms))
         return false;
-    out->forced = equals(word, "FORCED");
-    if ((!out->forced && !equals(word, "HELD")) || !is_string(e[3]) ||
-        (!get_id(word_of(e[3]), out->id) && e[3]->len > 0))
+    out->forced = answer_equals(word, "FORCED");
+    if ((!out->forced && !answer_equals(word, "HELD")) || !answer_is_string(e[3]) ||
+        (!answer_get_id(answer_word_of(e[3]), out->id) && e[3]->len > 0))
         return false;
     out->verdict = script == SCRIPT_FORCE && out->forced ? VERDICT_OK : VERDICT_TAKEN;
     if (count > 4)
-        get_holder(word_of(e[4]), out->fence, holder);
+        answer_get_holder(answer_word_of(e[4]), out->fence, holder);
     return true;
 }
 
 /* {cursor, item...}; link_item() decodes the items. */
-static bool get_listing(redisReply *const *e, size_t count, struct link_reply *out)
+static bool answer_get_listing(redisReply *const *e, size_t count, struct link_reply *out)
 {
     char *end;
 
-    if (count == 0 || !is_string(e[0]) || e[0]->len == 0 || e[0]->len > 20 ||
+    if (count == 0 || !answer_is_string(e[0]) || e[0]->len == 0 || e[0]->len > 20 ||
         strspn(e[0]->str, "0123456789") != e[0]->len)
         return false;
     out->cursor = strtoull(e[0]->str, &end, 10);
@@ -284,47 +285,48 @@ bool link_item(const struct link_reply *reply, size_t i, struct link_item *ret_i
     uint64_t fence;
 
     memset(ret_item, 0, sizeof(*ret_item));
-    if (item->type != REDIS_REPLY_ARRAY || item->elements != 5 || !is_string(e[0]) ||
-        !get_id(word_of(e[1]), ret_item->id) || !get_fence(word_of(e[2]), &fence) ||
-        !get_element_number(e[3], &ret_item->holder.pttl_ms))
+    if (item->type != REDIS_REPLY_ARRAY || item->elements != 5 || !answer_is_string(e[0]) ||
+        !answer_get_id(answer_word_of(e[1]), ret_item->id) ||
+        !answer_get_fence(answer_word_of(e[2]), &fence) ||
+        !answer_get_element_number(e[3], &ret_item->holder.pttl_ms))
         return false;
     ret_item->key = e[0]->str;
     ret_item->key_len = e[0]->len;
-    get_holder(word_of(e[4]), fence, &ret_item->holder);
+    answer_get_holder(answer_word_of(e[4]), fence, &ret_item->holder);
     return true;
 }
 
 /* {created_us, created_wall_ms, ttl_max_ms, nodes, list_hash} */
 #define CONSTANTS   5
 #define RECORD_PART 2 /* record, record_by */
-static bool get_constants(redisReply *const *e, struct node_sentinel *sentinel)
+static bool answer_get_constants(redisReply *const *e, struct node_sentinel *sentinel)
 {
     int64_t nodes;
 
-    if (!get_element_number(e[0], &sentinel->created.us) ||
-        !get_element_number(e[1], &sentinel->created_wall.ms) ||
-        !get_element_number(e[2], &sentinel->ttl_max_ms) || !get_element_number(e[3], &nodes) ||
-        nodes < 0 || nodes > INT32_MAX)
+    if (!answer_get_element_number(e[0], &sentinel->created.us) ||
+        !answer_get_element_number(e[1], &sentinel->created_wall.ms) ||
+        !answer_get_element_number(e[2], &sentinel->ttl_max_ms) ||
+        !answer_get_element_number(e[3], &nodes) || nodes < 0 || nodes > INT32_MAX)
         return false;
     sentinel->present = true;
     sentinel->nodes = (int)nodes;
-    get_text(e[4], sentinel->list_hash, sizeof(sentinel->list_hash));
+    answer_get_text(e[4], sentinel->list_hash, sizeof(sentinel->list_hash));
     return true;
 }
 
 /* {created} and, if there is one, the constants */
-static bool get_sentinel(redisReply *const *e, size_t count, struct link_reply *out)
+static bool answer_get_sentinel(redisReply *const *e, size_t count, struct link_reply *out)
 {
     struct node_sentinel *sentinel = &out->sentinel;
 
-    if (count == 0 || !is_string(e[0]))
+    if (count == 0 || !answer_is_string(e[0]))
         return false;
-    out->sentinel_created = equals(word_of(e[0]), "1");
+    out->sentinel_created = answer_equals(answer_word_of(e[0]), "1");
     if (count == 1)
         return out->nonce[0] == '\0';
     if (count != 1 + CONSTANTS + RECORD_PART || out->nonce[0] == '\0' ||
-        !get_constants(e + 1, sentinel) || !is_string(e[1 + CONSTANTS]) ||
-        !is_string(e[2 + CONSTANTS]))
+        !answer_get_constants(e + 1, sentinel) || !answer_is_string(e[1 + CONSTANTS]) ||
+        !answer_is_string(e[2 + CONSTANTS]))
         return false;
     memcpy(sentinel->nonce, out->nonce, sizeof(sentinel->nonce));
     out->record = e[1 + CONSTANTS]->str;
@@ -334,44 +336,45 @@ static bool get_sentinel(redisReply *const *e, size_t count, struct link_reply *
 }
 
 /* {'OK'}, {'STALE'} or {'SENTINEL'} */
-static bool get_put(redisReply *const *e, size_t count, struct link_reply *out)
+static bool answer_get_put(redisReply *const *e, size_t count, struct link_reply *out)
 {
     struct word word;
 
     if (count != 1)
         return false;
-    word = word_of(e[0]);
-    if (!equals(word, "OK"))
-        return get_verdict(word, out);
+    word = answer_word_of(e[0]);
+    if (!answer_equals(word, "OK"))
+        return answer_get_verdict(word, out);
     out->verdict = VERDICT_OK;
     return true;
 }
 
-static bool decode_array(const redisReply *answer, enum script script, struct link_reply *out)
+static bool answer_decode_array(const redisReply *answer, enum script script,
+                                struct link_reply *out)
 {
     redisReply *const *e = answer->element;
     size_t count = answer->elements;
 
-    if (count < 3 || !is_string(e[2]) ||
-        !get_head(word_of(e[0]), word_of(e[1]), word_of(e[2]), out))
+    if (count < 3 || !answer_is_string(e[2]) ||
+        !answer_get_head(answer_word_of(e[0]), answer_word_of(e[1]), answer_word_of(e[2]), out))
         return false;
     switch (script) {
     case SCRIPT_QUERY:
     case SCRIPT_FORCE:
-        return get_query(e + 3, count - 3, script, out);
+        return answer_get_query(e + 3, count - 3, script, out);
     case SCRIPT_LISTING:
-        return get_listing(e + 3, count - 3, out);
+        return answer_get_listing(e + 3, count - 3, out);
     case SCRIPT_SENTINEL:
-        return get_sentinel(e + 3, count - 3, out);
+        return answer_get_sentinel(e + 3, count - 3, out);
     default:
-        return get_put(e + 3, count - 3, out);
+        return answer_get_put(e + 3, count - 3, out);
     }
 }
 
 /* --- both ------------------------------------------------------------------------------------- */
 
-static bool decode(const redisReply *answer, enum script script, size_t keys,
-                   struct link_reply *out)
+static bool answer_decode(const redisReply *answer, enum script script, size_t keys,
+                          struct link_reply *out)
 {
     switch (script) {
     case SCRIPT_ACQUIRE:
@@ -380,9 +383,9 @@ static bool decode(const redisReply *answer, enum script script, size_t keys,
     case SCRIPT_RENEW:
     case SCRIPT_RELEASE:
     case SCRIPT_ONCE:
-        return answer->type == REDIS_REPLY_STRING && decode_line(answer, script, keys, out);
+        return answer->type == REDIS_REPLY_STRING && answer_decode_line(answer, script, keys, out);
     default:
-        return answer->type == REDIS_REPLY_ARRAY && decode_array(answer, script, out);
+        return answer->type == REDIS_REPLY_ARRAY && answer_decode_array(answer, script, out);
     }
 }
 
@@ -392,7 +395,7 @@ void reply_decode(const redisReply *answer, enum script script, size_t keys, str
         out->outcome = LINK_ERROR;
         out->error = reply_error_class(answer->str);
         out->error_text = reply_error_text(answer->str);
-    } else if (!decode(answer, script, keys, out)) {
+    } else if (!answer_decode(answer, script, keys, out)) {
         out->outcome = LINK_ERROR;
         out->error = HF_NODE_ERR_PROTOCOL;
         out->error_text = "a script's answer has the wrong shape";

@@ -14,8 +14,8 @@
 #include "shm/status.h"
 
 /* The words of a command, NULL behind the last. */
-static int ask(struct link *link, call_fn *fn, ...) __attribute__((sentinel));
-static int ask(struct link *link, call_fn *fn, ...)
+static int handshake_ask(struct link *link, call_fn *fn, ...) __attribute__((sentinel));
+static int handshake_ask(struct link *link, call_fn *fn, ...)
 {
     const char *words[6];
     int count = 0;
@@ -30,8 +30,8 @@ static int ask(struct link *link, call_fn *fn, ...)
 
 /* Until INFO was answered, only the class is told: the server's text may repeat what we sent, our
  * password included. */
-static void refused(struct link *link, const char *command, enum hf_node_error error,
-                    const char *text)
+static void handshake_refused(struct link *link, const char *command, enum hf_node_error error,
+                              const char *text)
 {
     char shown[LINK_TEXT_MAX] = "", better[LINK_TEXT_MAX], remedy[REMEDY_SIZE];
 
@@ -50,12 +50,12 @@ static void refused(struct link *link, const char *command, enum hf_node_error e
         link_end(link, error, "%s: %.100s", command, shown);
 }
 
-static bool is_error(const redisReply *answer)
+static bool handshake_is_error(const redisReply *answer)
 {
     return answer->type == REDIS_REPLY_ERROR;
 }
 
-static void not_redis(struct link *link, const char *command)
+static void handshake_not_redis(struct link *link, const char *command)
 {
     link_end(link, HF_NODE_ERR_PROTOCOL, "no Redis answers %s like that", command);
 }
@@ -66,13 +66,13 @@ static void not_redis(struct link *link, const char *command)
  * needs rights for anyway. */
 #define ABSENT_KEY LINK_FENCE_PREFIX
 
-static void on_write(struct link *link, const struct call *call, const redisReply *answer)
+static void handshake_on_write(struct link *link, const struct call *call, const redisReply *answer)
 {
     char better[LINK_TEXT_MAX];
     const char *text;
 
     (void)call;
-    if (!is_error(answer) || link->write_error != HF_NODE_ERR_NONE)
+    if (!handshake_is_error(answer) || link->write_error != HF_NODE_ERR_NONE)
         return;
     text = reply_error_text(answer->str);
     link->write_error = reply_error_class(answer->str);
@@ -83,21 +83,22 @@ static void on_write(struct link *link, const struct call *call, const redisRepl
 
 /* A node checks memory, disk, replicas and rights before it sees that there is nothing to do: nothing
  * is written, propagated or synced. */
-static void try_writes(struct link *link)
+static void handshake_try_writes(struct link *link)
 {
     link->write_tried = false;
     link->write_error = HF_NODE_ERR_NONE;
     link->write_text[0] = '\0';
     if (link->options.probe_writes && !link->asked.replica && !link->asked.cluster)
         link->write_tried =
-            ask(link, on_write, "SET", ABSENT_KEY, "0", "XX", "PX", "1", NULL) == HF_OK &&
-            ask(link, on_write, "PEXPIRE", ABSENT_KEY, "1", NULL) == HF_OK &&
-            ask(link, on_write, "DEL", ABSENT_KEY, NULL) == HF_OK;
+            handshake_ask(link, handshake_on_write, "SET", ABSENT_KEY, "0", "XX", "PX", "1",
+                          NULL) == HF_OK &&
+            handshake_ask(link, handshake_on_write, "PEXPIRE", ABSENT_KEY, "1", NULL) == HF_OK &&
+            handshake_ask(link, handshake_on_write, "DEL", ABSENT_KEY, NULL) == HF_OK;
 }
 
 /* --- the sentinel, and the end ---------------------------------------------------------------- */
 
-static void schedule_probe(struct link *link)
+static void handshake_schedule_probe(struct link *link)
 {
     if (link->options.probe.ns > 0)
         (void)loop_timer_set(link->options.loop, &link->probe,
@@ -105,7 +106,7 @@ static void schedule_probe(struct link *link)
 }
 
 /* (!) Another's key, or what is left of one: agents do not replace it. */
-static bool is_no_sentinel(const struct link_reply *reply)
+static bool handshake_is_no_sentinel(const struct link_reply *reply)
 {
     return reply->outcome == LINK_ERROR && (reply->error == HF_NODE_ERR_PROTOCOL ||
                                             strncmp(reply->error_text, "WRONGTYPE", 9) == 0);
@@ -122,7 +123,7 @@ static void handshake_end(struct link *link, const struct link_reply *sentinel)
     tracking_begin(link);
 }
 
-static void on_sentinel(struct link *link, const struct link_reply *reply, void *arg)
+static void handshake_on_sentinel(struct link *link, const struct link_reply *reply, void *arg)
 {
     /* A node that will not be used may refuse scripts: the link's owner still wants its facts. */
     bool useless = link->asked.replica || link->asked.cluster;
@@ -135,20 +136,20 @@ static void on_sentinel(struct link *link, const struct link_reply *reply, void 
     if (reply->outcome == LINK_TIMEOUT || reply->outcome == LINK_BROKEN)
         return;
     if (link->state == LINK_GREETING) {
-        if (is_no_sentinel(reply) && !useless) {
+        if (handshake_is_no_sentinel(reply) && !useless) {
             link_end(link, reply->error, "its key %s is no agent's: %.60s", LINK_SENTINEL_KEY,
                      reply->error_text);
             return;
         }
         if (reply->outcome == LINK_ERROR && !useless) {
-            refused(link, "EVALSHA", reply->error, reply->error_text);
+            handshake_refused(link, "EVALSHA", reply->error, reply->error_text);
             return;
         }
         link->facts = link->asked;
-        schedule_probe(link);
+        handshake_schedule_probe(link);
         handshake_end(link, &told);
     } else if (link->state == LINK_UP) {
-        schedule_probe(link);
+        handshake_schedule_probe(link);
         if (!link->asked_well)
             return;
         /* It does nothing else for a lock either, whatever it says to plain commands. */
@@ -162,43 +163,44 @@ static void on_sentinel(struct link *link, const struct link_reply *reply, void 
     }
 }
 
-static void read_sentinel(struct link *link)
+static void handshake_read_sentinel(struct link *link)
 {
     const struct link_sentinel read_only = {.nonce = "", .list_hash = ""};
 
-    try_writes(link);
+    handshake_try_writes(link);
     if (script_sentinel(link, &read_only, hf_time_add(clock_now(), link->options.silence),
-                        on_sentinel, NULL) == HF_OK)
+                        handshake_on_sentinel, NULL) == HF_OK)
         return;
     if (link->state == LINK_UP)
-        schedule_probe(link); /* a slow node has as many commands in flight as allowed */
+        handshake_schedule_probe(link); /* a slow node has as many commands in flight as allowed */
     else
         link_end(link, HF_NODE_ERR_OTHER, "sentinel: cannot be sent");
 }
 
 /* --- INFO and what follows it ----------------------------------------------------------------- */
 
-static void on_loaded(struct link *link, const struct call *call, const redisReply *answer)
+static void handshake_on_loaded(struct link *link, const struct call *call,
+                                const redisReply *answer)
 {
     link->loading[call->script] = false;
-    if (is_error(answer)) {
-        refused(link, "SCRIPT LOAD", reply_error_class(answer->str), answer->str);
+    if (handshake_is_error(answer)) {
+        handshake_refused(link, "SCRIPT LOAD", reply_error_class(answer->str), answer->str);
     } else if (answer->type != REDIS_REPLY_STRING || answer->len != SCRIPT_SHA_LEN) {
-        not_redis(link, "SCRIPT LOAD");
+        handshake_not_redis(link, "SCRIPT LOAD");
     } else {
         memcpy(link->sha[call->script], answer->str, SCRIPT_SHA_LEN + 1);
         if (call->script == SCRIPTS - 1)
-            read_sentinel(link);
+            handshake_read_sentinel(link);
     }
 }
 
-static void on_info(struct link *link, const struct call *call, const redisReply *answer)
+static void handshake_on_info(struct link *link, const struct call *call, const redisReply *answer)
 {
     bool sent;
 
     (void)call;
-    if (is_error(answer)) {
-        refused(link, "INFO", reply_error_class(answer->str), answer->str);
+    if (handshake_is_error(answer)) {
+        handshake_refused(link, "INFO", reply_error_class(answer->str), answer->str);
         return;
     }
     if (!reply_decode_info(answer, &link->asked)) {
@@ -209,24 +211,25 @@ static void on_info(struct link *link, const struct call *call, const redisReply
     link->is_redis = true;
     sent = identity_name(link) == HF_OK;
     for (int i = 0; sent && i < SCRIPTS; i++)
-        sent = call_load(link, (enum script)i, on_loaded) == HF_OK;
+        sent = call_load(link, (enum script)i, handshake_on_loaded) == HF_OK;
     if (!sent)
         link_end(link, HF_NODE_ERR_OTHER, "out of memory");
 }
 
-static void on_probe_info(struct link *link, const struct call *call, const redisReply *answer)
+static void handshake_on_probe_info(struct link *link, const struct call *call,
+                                    const redisReply *answer)
 {
     (void)call;
-    if (is_error(answer))
+    if (handshake_is_error(answer))
         return;
     link->asked_well = reply_decode_info(answer, &link->asked);
     if (!link->asked_well)
-        not_redis(link, "INFO");
+        handshake_not_redis(link, "INFO");
     else if (!identity_holds(link, &link->asked))
         identity_differs(link, &link->asked);
 }
 
-static void on_probe(struct loop_timer *timer, hf_time now)
+static void handshake_on_probe(struct loop_timer *timer, hf_time now)
 {
     struct link *link = HF_CONTAINER(timer, struct link, probe);
 
@@ -236,21 +239,21 @@ static void on_probe(struct loop_timer *timer, hf_time now)
     link->asked_well = false;
     memset(&link->asked, 0, sizeof(link->asked));
     if (identity_check(link) == HF_OK && acl_survey(link) == HF_OK &&
-        ask(link, on_probe_info, "INFO", NULL) == HF_OK)
-        read_sentinel(link);
+        handshake_ask(link, handshake_on_probe_info, "INFO", NULL) == HF_OK)
+        handshake_read_sentinel(link);
     else
-        schedule_probe(link);
+        handshake_schedule_probe(link);
     link_flush(link);
 }
 
 /* --- AUTH and SELECT -------------------------------------------------------------------------- */
 
-static void on_auth(struct link *link, const struct call *call, const redisReply *answer)
+static void handshake_on_auth(struct link *link, const struct call *call, const redisReply *answer)
 {
     enum hf_node_error error;
 
     (void)call;
-    if (!is_error(answer))
+    if (!handshake_is_error(answer))
         return;
     /* Never the text: "unknown command 'AUTH', with args beginning with: ..." would tell the
      * password. */
@@ -258,14 +261,15 @@ static void on_auth(struct link *link, const struct call *call, const redisReply
     if (error == HF_NODE_ERR_AUTH || error == HF_NODE_ERR_OTHER)
         link_end(link, HF_NODE_ERR_AUTH, "AUTH: user or password is wrong, or none is wanted");
     else
-        refused(link, "AUTH", error, "");
+        handshake_refused(link, "AUTH", error, "");
 }
 
-static void on_select(struct link *link, const struct call *call, const redisReply *answer)
+static void handshake_on_select(struct link *link, const struct call *call,
+                                const redisReply *answer)
 {
     (void)call;
-    if (is_error(answer))
-        refused(link, "SELECT", reply_error_class(answer->str), answer->str);
+    if (handshake_is_error(answer))
+        handshake_refused(link, "SELECT", reply_error_class(answer->str), answer->str);
 }
 
 void handshake_begin(struct link *link)
@@ -278,20 +282,20 @@ void handshake_begin(struct link *link)
     link->is_strange = false;
     memset(&link->asked, 0, sizeof(link->asked));
     if (address->password[0] && address->user[0])
-        rc = ask(link, on_auth, "AUTH", address->user, address->password, NULL);
+        rc = handshake_ask(link, handshake_on_auth, "AUTH", address->user, address->password, NULL);
     else if (address->password[0])
-        rc = ask(link, on_auth, "AUTH", address->password, NULL);
+        rc = handshake_ask(link, handshake_on_auth, "AUTH", address->password, NULL);
     if (rc == HF_OK && address->db != 0) {
         snprintf(db, sizeof(db), "%d", address->db);
-        rc = ask(link, on_select, "SELECT", db, NULL);
+        rc = handshake_ask(link, handshake_on_select, "SELECT", db, NULL);
     }
     if (rc == HF_OK)
         rc = acl_survey(link);
     if (rc == HF_OK)
-        (void)ask(link, on_info, "INFO", NULL);
+        (void)handshake_ask(link, handshake_on_info, "INFO", NULL);
 }
 
 void handshake_init(struct link *link)
 {
-    link->probe.fn = on_probe;
+    link->probe.fn = handshake_on_probe;
 }

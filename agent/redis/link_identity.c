@@ -21,14 +21,14 @@
 
 /* --- doubt ------------------------------------------------------------------------------------ */
 
-static const struct node_facts *greeted(const struct link *link)
+static const struct node_facts *identity_greeted(const struct link *link)
 {
     return link->state == LINK_UP ? &link->facts : &link->asked;
 }
 
 bool identity_holds(const struct link *link, const struct node_facts *facts)
 {
-    const struct node_facts *known = greeted(link);
+    const struct node_facts *known = identity_greeted(link);
 
     return strcmp(known->run_id, facts->run_id) == 0 && known->replica == facts->replica &&
            known->cluster == facts->cluster;
@@ -36,14 +36,14 @@ bool identity_holds(const struct link *link, const struct node_facts *facts)
 
 void identity_differs(struct link *link, const struct node_facts *facts)
 {
-    if (strcmp(greeted(link)->run_id, facts->run_id) != 0)
+    if (strcmp(identity_greeted(link)->run_id, facts->run_id) != 0)
         link_end(link, HF_NODE_ERR_BROKEN, ADVICE ": another server answers behind a proxy");
     else
         link_end(link, HF_NODE_ERR_BROKEN, "its role has changed");
 }
 
 /* Whether INFO's answer is of the server that was greeted. Otherwise the link has ended. */
-static bool is_the_same(struct link *link, const redisReply *answer)
+static bool identity_is_the_same(struct link *link, const redisReply *answer)
 {
     struct node_facts facts = {0};
 
@@ -60,29 +60,29 @@ static bool is_the_same(struct link *link, const redisReply *answer)
 }
 
 /* A name that could not be asked for is set anew, if that is still allowed. */
-static void on_who(struct link *link, const struct call *call, const redisReply *answer)
+static void identity_on_who(struct link *link, const struct call *call, const redisReply *answer)
 {
     (void)call;
-    if (!is_the_same(link, answer))
+    if (!identity_is_the_same(link, answer))
         return;
     link->doubted = !link->named;
     if (!link->named && identity_name(link) != HF_OK)
         link_end(link, HF_NODE_ERR_OTHER, "out of memory");
 }
 
-static void ask_who(struct link *link)
+static void identity_ask_who(struct link *link)
 {
     const char *argv[] = {"INFO"};
 
     if (link->doubted)
         return;
     link->doubted = true;
-    if (call_own(link, on_who, (int)HF_LENGTH(argv), argv, NULL) != HF_OK)
+    if (call_own(link, identity_on_who, (int)HF_LENGTH(argv), argv, NULL) != HF_OK)
         link_end(link, HF_NODE_ERR_OTHER, "out of memory");
 }
 
 /* Also where it came from within a script, which older servers wrap in a text of their own. */
-static bool has_code(const redisReply *answer, const char *code)
+static bool identity_has_code(const redisReply *answer, const char *code)
 {
     const char *text = reply_error_text(answer->str);
     size_t length = strlen(code);
@@ -97,14 +97,14 @@ bool identity_is_doubtful(struct link *link, const redisReply *answer)
 
     if (answer->type != REDIS_REPLY_ERROR || link->state != LINK_UP)
         return false;
-    if (has_code(answer, "NOAUTH")) {
+    if (identity_has_code(answer, "NOAUTH")) {
         /* We are logged in, or needed no login. */
         link_end(link, HF_NODE_ERR_AUTH, ADVICE ": another server answers, which wants a login");
         return true;
     }
     for (size_t i = 0; i < HF_LENGTH(codes); i++) {
-        if (has_code(answer, codes[i])) {
-            ask_who(link);
+        if (identity_has_code(answer, codes[i])) {
+            identity_ask_who(link);
             return true;
         }
     }
@@ -113,14 +113,14 @@ bool identity_is_doubtful(struct link *link, const redisReply *answer)
 
 /* --- the connection's name -------------------------------------------------------------------- */
 
-static bool is_ours(const struct link *link, const redisReply *answer)
+static bool identity_is_ours(const struct link *link, const redisReply *answer)
 {
     return answer->type == REDIS_REPLY_STRING && strcmp(answer->str, link->name) == 0;
 }
 
 /* The server does not know the command, or does not let us use it. (!) Any other error says nothing of that: a
  * proxy gives one while the server behind it is away. */
-static bool is_refused(const redisReply *answer)
+static bool identity_is_refused(const redisReply *answer)
 {
     static const char *const unknown[] = {"unknown command", "unknown subcommand",
                                           "unsupported command"};
@@ -130,32 +130,33 @@ static bool is_refused(const redisReply *answer)
     for (size_t i = 0; i < HF_LENGTH(unknown); i++)
         if (strcasestr(answer->str, unknown[i]))
             return true;
-    return has_code(answer, "NOPERM");
+    return identity_has_code(answer, "NOPERM");
 }
 
-static void on_set(struct link *link, const struct call *call, const redisReply *answer)
+static void identity_on_set(struct link *link, const struct call *call, const redisReply *answer)
 {
     (void)call;
-    link->nameless = is_refused(answer);
+    link->nameless = identity_is_refused(answer);
     if (answer->type == REDIS_REPLY_ERROR && !link->nameless)
         link_end(link, HF_NODE_ERR_BROKEN, ADVICE ": an error came when it was named");
 }
 
 /* Where it may not be set, or not be asked for, it proves nothing. */
-static void on_named(struct link *link, const struct call *call, const redisReply *answer)
+static void identity_on_named(struct link *link, const struct call *call, const redisReply *answer)
 {
     (void)call;
-    link->nameless |= is_refused(answer);
-    link->named = is_ours(link, answer);
+    link->nameless |= identity_is_refused(answer);
+    link->named = identity_is_ours(link, answer);
     if (!link->named && !link->nameless)
         link_end(link, HF_NODE_ERR_BROKEN, ADVICE ": this connection has not got the name");
 }
 
 /* The name is on the connection to the server that was greeted. */
-static void on_confirmed(struct link *link, const struct call *call, const redisReply *answer)
+static void identity_on_confirmed(struct link *link, const struct call *call,
+                                  const redisReply *answer)
 {
     (void)call;
-    if (is_the_same(link, answer))
+    if (identity_is_the_same(link, answer))
         link->doubted = false;
 }
 
@@ -167,13 +168,14 @@ int identity_name(struct link *link)
 
     snprintf(link->name, sizeof(link->name), "holdfast-%08x%08x", link_random(link),
              link_random(link));
-    rc = call_own(link, on_set, (int)HF_LENGTH(set), set, NULL);
+    rc = call_own(link, identity_on_set, (int)HF_LENGTH(set), set, NULL);
     if (rc == HF_OK)
-        rc = call_own(link, on_named, (int)HF_LENGTH(get), get, NULL);
-    return rc == HF_OK ? call_own(link, on_confirmed, (int)HF_LENGTH(info), info, NULL) : rc;
+        rc = call_own(link, identity_on_named, (int)HF_LENGTH(get), get, NULL);
+    return rc == HF_OK ? call_own(link, identity_on_confirmed, (int)HF_LENGTH(info), info, NULL)
+                       : rc;
 }
 
-static void on_name(struct link *link, const struct call *call, const redisReply *answer)
+static void identity_on_name(struct link *link, const struct call *call, const redisReply *answer)
 {
     (void)call;
     hf_assert(link->checks > 0, "checks %d, in_flight %d", link->checks, link->in_flight);
@@ -182,10 +184,10 @@ static void on_name(struct link *link, const struct call *call, const redisReply
         return;
     /* (!) An error is no name: a proxy answers so while the server behind it is away. A busy node
      * answers the commands behind this one in the same way. */
-    if (answer->type == REDIS_REPLY_ERROR && !has_code(answer, "BUSY")) {
+    if (answer->type == REDIS_REPLY_ERROR && !identity_has_code(answer, "BUSY")) {
         link->named = false;
-        ask_who(link);
-    } else if (answer->type != REDIS_REPLY_ERROR && !is_ours(link, answer))
+        identity_ask_who(link);
+    } else if (answer->type != REDIS_REPLY_ERROR && !identity_is_ours(link, answer))
         link_end(link, HF_NODE_ERR_BROKEN, ADVICE ": a proxy has replaced this connection");
 }
 
@@ -197,7 +199,7 @@ int identity_check(struct link *link)
 
     if (link->state != LINK_UP || !link->named || link->checked.ns == turn.ns)
         return HF_OK;
-    rc = call_own(link, on_name, (int)HF_LENGTH(argv), argv, NULL);
+    rc = call_own(link, identity_on_name, (int)HF_LENGTH(argv), argv, NULL);
     if (rc == HF_OK) {
         link->checked = turn;
         link->checks++;

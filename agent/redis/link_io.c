@@ -6,7 +6,7 @@
 
 #include "agent/redis/link_internal.h"
 
-static void on_readable(struct ev_loop *loop, ev_io *io, int events)
+static void link_io_on_readable(struct ev_loop *loop, ev_io *io, int events)
 {
     struct link *link = io->data;
     redisAsyncContext *context = link->context;
@@ -18,7 +18,7 @@ static void on_readable(struct ev_loop *loop, ev_io *io, int events)
         link_read_is_over(link);
 }
 
-static void on_writable(struct ev_loop *loop, ev_io *io, int events)
+static void link_io_on_writable(struct ev_loop *loop, ev_io *io, int events)
 {
     struct link *link = io->data;
 
@@ -27,38 +27,38 @@ static void on_writable(struct ev_loop *loop, ev_io *io, int events)
     redisAsyncHandleWrite(link->context);
 }
 
-static void add_read(void *arg)
+static void link_io_add_read(void *arg)
 {
     struct link *link = arg;
 
     ev_io_start(loop_ev(link->options.loop), &link->reading);
 }
 
-static void del_read(void *arg)
+static void link_io_del_read(void *arg)
 {
     struct link *link = arg;
 
     ev_io_stop(loop_ev(link->options.loop), &link->reading);
 }
 
-static void add_write(void *arg)
+static void link_io_add_write(void *arg)
 {
     struct link *link = arg;
 
     ev_io_start(loop_ev(link->options.loop), &link->writing);
 }
 
-static void del_write(void *arg)
+static void link_io_del_write(void *arg)
 {
     struct link *link = arg;
 
     ev_io_stop(loop_ev(link->options.loop), &link->writing);
 }
 
-static void clean_up(void *arg)
+static void link_io_clean_up(void *arg)
 {
-    del_read(arg);
-    del_write(arg);
+    link_io_del_read(arg);
+    link_io_del_write(arg);
 }
 
 void io_attach(struct link *link)
@@ -66,13 +66,13 @@ void io_attach(struct link *link)
     redisAsyncContext *context = link->context;
 
     context->ev.data = link;
-    context->ev.addRead = add_read;
-    context->ev.delRead = del_read;
-    context->ev.addWrite = add_write;
-    context->ev.delWrite = del_write;
-    context->ev.cleanup = clean_up;
-    ev_io_init(&link->reading, on_readable, context->c.fd, EV_READ);
-    ev_io_init(&link->writing, on_writable, context->c.fd, EV_WRITE);
+    context->ev.addRead = link_io_add_read;
+    context->ev.delRead = link_io_del_read;
+    context->ev.addWrite = link_io_add_write;
+    context->ev.delWrite = link_io_del_write;
+    context->ev.cleanup = link_io_clean_up;
+    ev_io_init(&link->reading, link_io_on_readable, context->c.fd, EV_READ);
+    ev_io_init(&link->writing, link_io_on_writable, context->c.fd, EV_WRITE);
     link->reading.data = link->writing.data = link;
 }
 

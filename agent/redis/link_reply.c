@@ -24,7 +24,7 @@ const char *reply_error_text(const char *text)
 }
 
 /* In 7.2 and before, a right that is missing within a script has no error code of its own. */
-static bool is_script_perm(const char *text)
+static bool reply_is_script_perm(const char *text)
 {
     return strstr(text, "The user executing the script can't ") ||
            strstr(text, "ACL failure in script");
@@ -44,7 +44,7 @@ enum hf_node_error reply_error_class(const char *text)
     };
     size_t length;
 
-    if (is_script_perm(text))
+    if (reply_is_script_perm(text))
         return HF_NODE_ERR_PERM;
     text = reply_error_text(text);
     length = strcspn(text, " ");
@@ -59,7 +59,7 @@ enum hf_node_error reply_error_class(const char *text)
 /* --- INFO -------------------------------------------------------------------------------------- */
 
 /* The value of a line "NAME:value"; false: there is no such line, or it is longer than `size`. */
-static bool info_line(const char *info, const char *name, char *ret_value, size_t size)
+static bool reply_info_line(const char *info, const char *name, char *ret_value, size_t size)
 {
     size_t name_length = strlen(name);
 
@@ -83,11 +83,11 @@ static bool info_line(const char *info, const char *name, char *ret_value, size_
 
 /* The second replication id is that of a master that it followed before; zeros if it never did. A plain
  * restart keeps the zeros, a restart with a dump made beside replicas does not. */
-static void decode_replication(const char *info, struct node_facts *facts)
+static void reply_decode_replication(const char *info, struct node_facts *facts)
 {
     char replicas[24], before[64];
-    bool says = info_line(info, "connected_slaves", replicas, sizeof(replicas)) &&
-                info_line(info, "master_replid2", before, sizeof(before));
+    bool says = reply_info_line(info, "connected_slaves", replicas, sizeof(replicas)) &&
+                reply_info_line(info, "master_replid2", before, sizeof(before));
     bool some = says && (strcmp(replicas, "0") != 0 || before[strspn(before, "0")] != '\0');
 
     facts->replicated = some && !facts->replica;
@@ -101,9 +101,10 @@ bool reply_decode_info(const redisReply *answer, struct node_facts *facts)
 
     if (answer->type != REDIS_REPLY_STRING || strlen(info) != answer->len)
         return false;
-    if (!info_line(info, "run_id", run_id, sizeof(run_id)) || strlen(run_id) != TRUST_RUN_ID_LEN ||
-        !info_line(info, "uptime_in_seconds", uptime, sizeof(uptime)) ||
-        !info_line(info, "role", value, sizeof(value)))
+    if (!reply_info_line(info, "run_id", run_id, sizeof(run_id)) ||
+        strlen(run_id) != TRUST_RUN_ID_LEN ||
+        !reply_info_line(info, "uptime_in_seconds", uptime, sizeof(uptime)) ||
+        !reply_info_line(info, "role", value, sizeof(value)))
         return false;
     seconds = strtoll(uptime, NULL, 10);
     if (seconds > INT64_MAX / HF_NS_PER_SEC)
@@ -113,14 +114,15 @@ bool reply_decode_info(const redisReply *answer, struct node_facts *facts)
     memcpy(facts->run_id, run_id, sizeof(run_id));
     facts->uptime = hf_ns(seconds * HF_NS_PER_SEC);
     facts->replica = strcmp(value, "master") != 0;
-    decode_replication(info, facts);
+    reply_decode_replication(info, facts);
     facts->cluster =
-        info_line(info, "cluster_enabled", value, sizeof(value)) && strcmp(value, "0") != 0;
-    facts->evicts = info_line(info, "maxmemory", value, sizeof(value)) && strcmp(value, "0") != 0 &&
-                    info_line(info, "maxmemory_policy", value, sizeof(value)) &&
+        reply_info_line(info, "cluster_enabled", value, sizeof(value)) && strcmp(value, "0") != 0;
+    facts->evicts = reply_info_line(info, "maxmemory", value, sizeof(value)) &&
+                    strcmp(value, "0") != 0 &&
+                    reply_info_line(info, "maxmemory_policy", value, sizeof(value)) &&
                     strcmp(value, "noeviction") != 0;
-    if (!info_line(info, "valkey_version", facts->version, sizeof(facts->version)) &&
-        !info_line(info, "redis_version", facts->version, sizeof(facts->version)))
+    if (!reply_info_line(info, "valkey_version", facts->version, sizeof(facts->version)) &&
+        !reply_info_line(info, "redis_version", facts->version, sizeof(facts->version)))
         facts->version[0] = '\0';
     return true;
 }

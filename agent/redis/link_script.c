@@ -26,31 +26,31 @@ struct args {
     char fence_key[sizeof(LINK_FENCE_PREFIX) + 2 * KEY_MAX]; /* or a pattern for them */
 };
 
-static void add_bytes(struct args *args, const void *bytes, size_t length)
+static void script_add_bytes(struct args *args, const void *bytes, size_t length)
 {
     args->argv[args->count] = bytes;
     args->lengths[args->count++] = length;
 }
 
-static void add_text(struct args *args, const char *text)
+static void script_add_text(struct args *args, const char *text)
 {
-    add_bytes(args, text ? text : "", text ? strlen(text) : 0);
+    script_add_bytes(args, text ? text : "", text ? strlen(text) : 0);
 }
 
-static void add_token(struct args *args, const struct token *token)
+static void script_add_token(struct args *args, const struct token *token)
 {
-    add_bytes(args, token, COMMAND_TOKEN);
+    script_add_bytes(args, token, COMMAND_TOKEN);
 }
 
-static void add_number(struct args *args, int64_t number)
+static void script_add_number(struct args *args, int64_t number)
 {
     char *room = args->numbers[args->numbers_used++];
     const char *text = decimal_write(room, sizeof(args->numbers[0]), number);
 
-    add_bytes(args, text, (size_t)(room + sizeof(args->numbers[0]) - text));
+    script_add_bytes(args, text, (size_t)(room + sizeof(args->numbers[0]) - text));
 }
 
-static void add_stamp(struct args *args, const char *nonce, const char *digest)
+static void script_add_stamp(struct args *args, const char *nonce, const char *digest)
 {
     size_t used = nonce ? strnlen(nonce, TRUST_NONCE_LEN) : 0;
 
@@ -63,42 +63,43 @@ static void add_stamp(struct args *args, const char *nonce, const char *digest)
         memcpy(args->stamp + used, digest, length);
         used += length;
     }
-    add_bytes(args, args->stamp, used);
+    script_add_bytes(args, args->stamp, used);
 }
 
 /* EVALSHA and SHA are filled in by eval_script(). */
-static void begin(struct args *args, const char *key_count)
+static void script_begin(struct args *args, const char *key_count)
 {
     args->count = 2;
     args->numbers_used = 0;
-    add_text(args, key_count);
-    add_text(args, LINK_SENTINEL_KEY);
+    script_add_text(args, key_count);
+    script_add_text(args, LINK_SENTINEL_KEY);
 }
 
-static void add_lock_keys(struct args *args, const void *key, size_t key_len)
+static void script_add_lock_keys(struct args *args, const void *key, size_t key_len)
 {
     size_t prefix = sizeof(LINK_FENCE_PREFIX) - 1;
 
     memcpy(args->fence_key, LINK_FENCE_PREFIX, prefix);
     memcpy(args->fence_key + prefix, key, key_len);
-    add_bytes(args, key, key_len);
-    add_bytes(args, args->fence_key, prefix + key_len);
+    script_add_bytes(args, key, key_len);
+    script_add_bytes(args, args->fence_key, prefix + key_len);
 }
 
 /* For a command about one name: its keys come first. HF_ENOQUORUM, HF_EINVAL. */
-static int begin_lock(struct args *args, const struct link *link, const void *key, size_t key_len)
+static int script_begin_lock(struct args *args, const struct link *link, const void *key,
+                             size_t key_len)
 {
     if (link->state != LINK_UP)
         return HF_ENOQUORUM;
     if (key_len > KEY_MAX)
         return HF_EINVAL;
-    begin(args, "3");
-    add_lock_keys(args, key, key_len);
+    script_begin(args, "3");
+    script_add_lock_keys(args, key, key_len);
     return HF_OK;
 }
 
 /* Appends a pattern that matches the bytes themselves. Returns the new length. */
-static size_t escape(char *pattern, size_t used, const char *bytes, size_t length)
+static size_t script_escape(char *pattern, size_t used, const char *bytes, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
         if (bytes[i] && strchr("*?[]\\", bytes[i]))
@@ -109,7 +110,7 @@ static size_t escape(char *pattern, size_t used, const char *bytes, size_t lengt
 }
 
 /* The tag is made here: a node is shared by many hosts. */
-static void make_words(struct link_words *words, const struct link_lock *lock)
+static void script_make_words(struct link_words *words, const struct link_lock *lock)
 {
     if (words->tag[0] == '\0') {
         char token[TOKEN_LEN];
@@ -127,7 +128,7 @@ static void make_words(struct link_words *words, const struct link_lock *lock)
     }
 }
 
-static void add_fence_and_holder(struct args *args, const struct link_lock *lock)
+static void script_add_fence_and_holder(struct args *args, const struct link_lock *lock)
 {
     struct link_words *words = lock->words;
 
@@ -136,51 +137,51 @@ static void add_fence_and_holder(struct args *args, const struct link_lock *lock
         words->tag[0] = '\0';
         words->holder_len = 0;
     }
-    make_words(words, lock);
-    add_number(args, (int64_t)lock->fence);
-    add_bytes(args, words->tag, SHA1_HEX_LEN);
-    add_bytes(args, words->holder, words->holder_len);
+    script_make_words(words, lock);
+    script_add_number(args, (int64_t)lock->fence);
+    script_add_bytes(args, words->tag, SHA1_HEX_LEN);
+    script_add_bytes(args, words->holder, words->holder_len);
 }
 
 /* Acquire and heal differ only in the script. */
-static int send_lock(struct link *link, enum script script, const struct link_lock *lock,
-                     hf_time deadline, link_reply_fn *fn, void *arg)
+static int script_send_lock(struct link *link, enum script script, const struct link_lock *lock,
+                            hf_time deadline, link_reply_fn *fn, void *arg)
 {
     struct args args;
-    int rc = begin_lock(&args, link, lock->key, lock->key_len);
+    int rc = script_begin_lock(&args, link, lock->key, lock->key_len);
 
     if (rc != HF_OK)
         return rc;
-    add_token(&args, lock->token);
-    add_number(&args, lock->ttl_ms);
-    add_number(&args, lock->deadline.us);
-    add_stamp(&args, lock->nonce, lock->digest);
-    add_fence_and_holder(&args, lock);
+    script_add_token(&args, lock->token);
+    script_add_number(&args, lock->ttl_ms);
+    script_add_number(&args, lock->deadline.us);
+    script_add_stamp(&args, lock->nonce, lock->digest);
+    script_add_fence_and_holder(&args, lock);
     return eval_script(link, script, 1, deadline, fn, arg, args.count, args.argv, args.lengths);
 }
 
 int link_acquire(struct link *link, const struct link_lock *lock, hf_time deadline,
                  link_reply_fn *fn, void *arg)
 {
-    return send_lock(link, SCRIPT_ACQUIRE, lock, deadline, fn, arg);
+    return script_send_lock(link, SCRIPT_ACQUIRE, lock, deadline, fn, arg);
 }
 
 int link_heal(struct link *link, const struct link_lock *lock, hf_time deadline, link_reply_fn *fn,
               void *arg)
 {
-    return send_lock(link, SCRIPT_HEAL, lock, deadline, fn, arg);
+    return script_send_lock(link, SCRIPT_HEAL, lock, deadline, fn, arg);
 }
 
 int link_raise(struct link *link, const struct link_lock *lock, hf_time deadline, link_reply_fn *fn,
                void *arg)
 {
     struct args args;
-    int rc = begin_lock(&args, link, lock->key, lock->key_len);
+    int rc = script_begin_lock(&args, link, lock->key, lock->key_len);
 
     if (rc != HF_OK)
         return rc;
-    add_token(&args, lock->token);
-    add_fence_and_holder(&args, lock);
+    script_add_token(&args, lock->token);
+    script_add_fence_and_holder(&args, lock);
     return eval_script(link, SCRIPT_RAISE, 1, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }
@@ -189,11 +190,11 @@ int link_query(struct link *link, const void *key, size_t key_len, bool record, 
                link_reply_fn *fn, void *arg)
 {
     struct args args;
-    int rc = begin_lock(&args, link, key, key_len);
+    int rc = script_begin_lock(&args, link, key, key_len);
 
     if (rc != HF_OK)
         return rc;
-    add_text(&args, record ? "1" : "0");
+    script_add_text(&args, record ? "1" : "0");
     return eval_script(link, SCRIPT_QUERY, 1, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }
@@ -202,17 +203,17 @@ int link_force(struct link *link, const struct link_force *force, hf_time deadli
                link_reply_fn *fn, void *arg)
 {
     struct args args;
-    int rc = begin_lock(&args, link, force->key, force->key_len);
+    int rc = script_begin_lock(&args, link, force->key, force->key_len);
 
     if (rc != HF_OK)
         return rc;
     if (force->fence)
-        add_number(&args, (int64_t)force->fence);
+        script_add_number(&args, (int64_t)force->fence);
     else
-        add_text(&args, "");
-    add_text(&args, force->id);
-    add_number(&args, force->foreign_ms);
-    add_number(&args, force->ttl_max_ms);
+        script_add_text(&args, "");
+    script_add_text(&args, force->id);
+    script_add_number(&args, force->foreign_ms);
+    script_add_number(&args, force->ttl_max_ms);
     return eval_script(link, SCRIPT_FORCE, 1, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }
@@ -231,20 +232,20 @@ int link_once(struct link *link, const struct link_once *order, hf_time deadline
         return HF_ENOQUORUM;
     if (order->key_len > KEY_MAX)
         return HF_EINVAL;
-    begin(&args, "2");
+    script_begin(&args, "2");
     memcpy(args.fence_key, LINK_ONCE_PREFIX, sizeof(LINK_ONCE_PREFIX) - 1);
     memcpy(args.fence_key + sizeof(LINK_ONCE_PREFIX) - 1, order->key, order->key_len);
-    add_bytes(&args, args.fence_key, sizeof(LINK_ONCE_PREFIX) - 1 + order->key_len);
-    add_number(&args, order->deadline.us);
-    add_stamp(&args, order->nonce, order->digest);
-    add_number(&args, (int64_t)order->fence);
-    add_number(&args, order->turn);
-    add_text(&args, words[order->step]);
-    add_number(&args, order->at_us);
-    add_number(&args, order->asker);
-    add_number(&args, order->retention_ms);
-    add_number(&args, order->ended);
-    add_bytes(&args, text, order->by ? holder_text_write(order->by, 0, text) : 0);
+    script_add_bytes(&args, args.fence_key, sizeof(LINK_ONCE_PREFIX) - 1 + order->key_len);
+    script_add_number(&args, order->deadline.us);
+    script_add_stamp(&args, order->nonce, order->digest);
+    script_add_number(&args, (int64_t)order->fence);
+    script_add_number(&args, order->turn);
+    script_add_text(&args, words[order->step]);
+    script_add_number(&args, order->at_us);
+    script_add_number(&args, order->asker);
+    script_add_number(&args, order->retention_ms);
+    script_add_number(&args, order->ended);
+    script_add_bytes(&args, text, order->by ? holder_text_write(order->by, 0, text) : 0);
     return eval_script(link, SCRIPT_ONCE, 1, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }
@@ -261,13 +262,13 @@ int link_listing(struct link *link, const void *prefix, size_t prefix_len, const
     if (prefix_len + strlen(suffix) >= KEY_MAX)
         return HF_EINVAL;
     memcpy(args.fence_key, LINK_FENCE_PREFIX, used);
-    used = escape(args.fence_key, used, prefix, prefix_len);
+    used = script_escape(args.fence_key, used, prefix, prefix_len);
     args.fence_key[used++] = '*';
-    used = escape(args.fence_key, used, suffix, strlen(suffix));
+    used = script_escape(args.fence_key, used, suffix, strlen(suffix));
     snprintf(text, sizeof(text), "%" PRIu64, cursor);
-    begin(&args, "1");
-    add_text(&args, text);
-    add_bytes(&args, args.fence_key, used);
+    script_begin(&args, "1");
+    script_add_text(&args, text);
+    script_add_bytes(&args, args.fence_key, used);
     return eval_script(link, SCRIPT_LISTING, 0, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }
@@ -280,34 +281,34 @@ struct many {
     char key_count[8], ttls[LINK_KEYS_MAX][TTL_DIGITS];
 };
 
-static void many_add(struct many *many, const void *bytes, size_t length)
+static void script_many_add(struct many *many, const void *bytes, size_t length)
 {
     many->argv[many->count] = bytes;
     many->lengths[many->count++] = length;
 }
 
-static void many_add_number(struct many *many, char *room, size_t size, int64_t number)
+static void script_many_add_number(struct many *many, char *room, size_t size, int64_t number)
 {
     const char *text = decimal_write(room, size, number);
 
-    many_add(many, text, (size_t)(room + size - text));
+    script_many_add(many, text, (size_t)(room + size - text));
 }
 
 /* For renew and release: the keys, then the token of each. */
-static int many_begin(struct many *many, const struct link *link, const struct link_key *keys,
-                      size_t count)
+static int script_many_begin(struct many *many, const struct link *link,
+                             const struct link_key *keys, size_t count)
 {
     if (link->state != LINK_UP)
         return HF_ENOQUORUM;
     if (count == 0 || count > LINK_KEYS_MAX)
         return HF_EINVAL;
     many->count = 2; /* filled in by eval_script() */
-    many_add_number(many, many->key_count, sizeof(many->key_count), (int64_t)count + 1);
-    many_add(many, LINK_SENTINEL_KEY, sizeof(LINK_SENTINEL_KEY) - 1);
+    script_many_add_number(many, many->key_count, sizeof(many->key_count), (int64_t)count + 1);
+    script_many_add(many, LINK_SENTINEL_KEY, sizeof(LINK_SENTINEL_KEY) - 1);
     for (size_t i = 0; i < count; i++)
-        many_add(many, keys[i].key, keys[i].key_len);
+        script_many_add(many, keys[i].key, keys[i].key_len);
     for (size_t i = 0; i < count; i++)
-        many_add(many, keys[i].token, COMMAND_TOKEN);
+        script_many_add(many, keys[i].token, COMMAND_TOKEN);
     return HF_OK;
 }
 
@@ -316,16 +317,16 @@ int link_renew(struct link *link, const struct link_key *keys, size_t count, hf_
 {
     struct many many;
     size_t ttls = 1;
-    int rc = many_begin(&many, link, keys, count);
+    int rc = script_many_begin(&many, link, keys, count);
 
     if (rc != HF_OK)
         return rc;
-    many_add(&many, link->tracking.next ? "1" : "0", 1);
+    script_many_add(&many, link->tracking.next ? "1" : "0", 1);
     for (size_t i = 1; i < count && ttls == 1; i++)
         if (keys[i].ttl_ms != keys[0].ttl_ms)
             ttls = count;
     for (size_t i = 0; i < ttls; i++)
-        many_add_number(&many, many.ttls[i], TTL_DIGITS, keys[i].ttl_ms);
+        script_many_add_number(&many, many.ttls[i], TTL_DIGITS, keys[i].ttl_ms);
     return eval_script(link, SCRIPT_RENEW, count, deadline, fn, arg, many.count, many.argv,
                        many.lengths);
 }
@@ -334,7 +335,7 @@ int link_release(struct link *link, const struct link_key *keys, size_t count, h
                  link_reply_fn *fn, void *arg)
 {
     struct many many;
-    int rc = many_begin(&many, link, keys, count);
+    int rc = script_many_begin(&many, link, keys, count);
 
     if (rc != HF_OK)
         return rc;
@@ -347,18 +348,18 @@ int script_sentinel(struct link *link, const struct link_sentinel *sentinel, hf_
 {
     struct args args;
 
-    begin(&args, "1");
-    add_text(&args, sentinel->make ? "1" : "0");
+    script_begin(&args, "1");
+    script_add_text(&args, sentinel->make ? "1" : "0");
     if (sentinel->other)
-        add_stamp(&args, sentinel->other_nonce, sentinel->other);
+        script_add_stamp(&args, sentinel->other_nonce, sentinel->other);
     else
-        add_text(&args, sentinel->replace ? "1" : "0");
-    add_text(&args, sentinel->nonce);
-    add_number(&args, sentinel->wall.ms);
-    add_number(&args, sentinel->ttl_max_ms);
-    add_number(&args, sentinel->nodes);
-    add_text(&args, sentinel->list_hash);
-    add_text(&args, sentinel->stepped ? sentinel->stepped : "");
+        script_add_text(&args, sentinel->replace ? "1" : "0");
+    script_add_text(&args, sentinel->nonce);
+    script_add_number(&args, sentinel->wall.ms);
+    script_add_number(&args, sentinel->ttl_max_ms);
+    script_add_number(&args, sentinel->nodes);
+    script_add_text(&args, sentinel->list_hash);
+    script_add_text(&args, sentinel->stepped ? sentinel->stepped : "");
     return eval_script(link, SCRIPT_SENTINEL, 0, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }
@@ -370,11 +371,11 @@ int link_fleet(struct link *link, const struct link_fleet *fleet, hf_time deadli
 
     if (link->state != LINK_UP)
         return HF_ENOQUORUM;
-    begin(&args, "1");
-    add_number(&args, fleet->deadline.us);
-    add_stamp(&args, fleet->nonce, fleet->digest);
-    add_text(&args, fleet->record);
-    add_text(&args, fleet->by);
+    script_begin(&args, "1");
+    script_add_number(&args, fleet->deadline.us);
+    script_add_stamp(&args, fleet->nonce, fleet->digest);
+    script_add_text(&args, fleet->record);
+    script_add_text(&args, fleet->by);
     return eval_script(link, SCRIPT_FLEET, 0, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }

@@ -27,21 +27,21 @@
 
 static int silent = -1;
 
-static void make_silent(void)
+static void secure_make_silent(void)
 {
     silent = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
 /* One for the whole process: nobody can write to it. */
-static int silent_fd(void)
+static int secure_silent_fd(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    (void)pthread_once(&once, make_silent);
+    (void)pthread_once(&once, secure_make_silent);
     return silent;
 }
 
-static void watch(struct link *link, bool reads, bool writes)
+static void secure_watch(struct link *link, bool reads, bool writes)
 {
     struct ev_loop *loop = loop_ev(link->options.loop);
 
@@ -62,7 +62,7 @@ static void secure_end(struct link *link)
 
     if (!s->context)
         return;
-    watch(link, false, false);
+    secure_watch(link, false, false);
     tls_close(s->tls);
     (void)close(s->fd);
     s->context->c.fd = -1; /* hiredis does not close the silent one */
@@ -70,36 +70,36 @@ static void secure_end(struct link *link)
     *s = (struct link_secure){.context = NULL};
 }
 
-static void on_cleanup(void *arg)
+static void secure_on_cleanup(void *arg)
 {
     secure_end(arg);
 }
 
-static void on_wants_to_write(void *arg)
+static void secure_on_wants_to_write(void *arg)
 {
     struct link *link = arg;
 
     if (link->state >= LINK_GREETING)
-        watch(link, true, true);
+        secure_watch(link, true, true);
 }
 
-static void on_io(struct ev_loop *loop, ev_io *io, int events);
+static void secure_on_io(struct ev_loop *loop, ev_io *io, int events);
 
-static bool take_over(struct link *link)
+static bool secure_take_over(struct link *link)
 {
     redisAsyncContext *context = link->context;
     struct link_secure *s = &link->secure;
 
-    if (silent_fd() < 0)
+    if (secure_silent_fd() < 0)
         return false;
     io_detach(context);
     *s = (struct link_secure){.context = context, .fd = context->c.fd};
-    context->c.fd = silent_fd();
+    context->c.fd = secure_silent_fd();
     context->ev.data = link;
-    context->ev.addWrite = on_wants_to_write;
-    context->ev.cleanup = on_cleanup;
-    ev_io_init(&s->reading, on_io, s->fd, EV_READ);
-    ev_io_init(&s->writing, on_io, s->fd, EV_WRITE);
+    context->ev.addWrite = secure_on_wants_to_write;
+    context->ev.cleanup = secure_on_cleanup;
+    ev_io_init(&s->reading, secure_on_io, s->fd, EV_READ);
+    ev_io_init(&s->writing, secure_on_io, s->fd, EV_WRITE);
     s->reading.data = s->writing.data = link;
     return true;
 }
@@ -111,7 +111,7 @@ int secure_socket(const struct link *link)
 
 /* --- the handshake ---------------------------------------------------------------------------- */
 
-static void failed(struct link *link)
+static void secure_failed(struct link *link)
 {
     char text[LINK_TEXT_MAX];
 
@@ -126,35 +126,35 @@ void secure_begin(struct link *link)
     hf_time at = hf_time_add(clock_now(), link->options.connect_timeout);
 
     link->secure_slow = false;
-    if (take_over(link)) {
+    if (secure_take_over(link)) {
         link->secure.failed =
             tls_open(link->options.keys, link->options.address, link->secure.fd, &link->secure.tls);
         if (link->secure.failed == HF_OK)
-            watch(link, false, true);
+            secure_watch(link, false, true);
     }
     if (!link->secure.tls)
         at = clock_now();
     link_enter(link, LINK_SECURING, at);
 }
 
-static void shake(struct link *link)
+static void secure_shake(struct link *link)
 {
     enum tls_step step = tls_shake(link->secure.tls);
 
     if (step == TLS_ENDED) {
         if (tls_error(link->secure.tls) == HF_NODE_ERR_NO_TLS)
             link->other = HF_NODE_ERR_NO_TLS;
-        failed(link);
+        secure_failed(link);
         return;
     }
-    watch(link, true, step == TLS_WRITE);
+    secure_watch(link, true, step == TLS_WRITE);
     if (step != TLS_DONE)
         return;
     link_enter(link, LINK_GREETING, clock_now());
 }
 
 /* Nothing new was learnt: what is told of a peer that hangs stays the same from one attempt to the next. */
-static void knocked_in_vain(struct link *link, const char *text)
+static void secure_knocked_in_vain(struct link *link, const char *text)
 {
     bool tls = link->options.address->tls;
 
@@ -168,7 +168,7 @@ void secure_timed_out(struct link *link)
 
     link->secure_slow |= s->tls != NULL;
     if (s->knocking) {
-        knocked_in_vain(link, "no answer");
+        secure_knocked_in_vain(link, "no answer");
     } else if (!s->tls && s->failed == HF_EINVAL) {
         link_end(link, HF_NODE_ERR_TLS,
                  "the agent has no tls_ca_file: restart or reload it with one");
@@ -188,13 +188,13 @@ void secure_flush(struct link *link)
     enum tls_step step = tls_send(link->secure.tls, &link->secure.context->c.obuf);
 
     if (step == TLS_ENDED)
-        failed(link);
+        secure_failed(link);
     else
-        watch(link, true, step == TLS_WRITE);
+        secure_watch(link, true, step == TLS_WRITE);
 }
 
 /* A read takes a whole record, so nothing stays in OpenSSL for which the descriptor would not be readable again. */
-static void drain(struct link *link)
+static void secure_drain(struct link *link)
 {
     redisAsyncContext *context = link->secure.context;
     enum tls_step step = TLS_DONE;
@@ -211,7 +211,7 @@ static void drain(struct link *link)
     if (link->secure.context != context)
         return;
     if (step == TLS_ENDED) {
-        failed(link);
+        secure_failed(link);
         return;
     }
     secure_flush(link);
@@ -231,16 +231,16 @@ void knock_begin(struct link *link)
     hf_time at = hf_time_add(clock_now(), KNOCK_MOST);
 
     link->mute_ends = 0;
-    if (take_over(link)) {
+    if (secure_take_over(link)) {
         link->secure.knocking = true;
-        watch(link, false, true);
+        secure_watch(link, false, true);
     } else {
         at = clock_now();
     }
     link_enter(link, LINK_SECURING, at);
 }
 
-static void knock(struct link *link, int events)
+static void secure_knock(struct link *link, int events)
 {
     const struct node_address *address = link->options.address;
     unsigned char first;
@@ -250,7 +250,7 @@ static void knock(struct link *link, int events)
 
     if (events & EV_WRITE) {
         (void)send(link->secure.fd, words, length, MSG_NOSIGNAL | MSG_DONTWAIT);
-        watch(link, true, false);
+        secure_watch(link, true, false);
         return;
     }
     got = recv(link->secure.fd, &first, 1, MSG_DONTWAIT);
@@ -258,22 +258,22 @@ static void knock(struct link *link, int events)
         return;
     link->other = got == 1 ? tls_knocked(address, first) : HF_NODE_ERR_NONE;
     if (link->other == HF_NODE_ERR_NONE)
-        knocked_in_vain(link, "it ends the connection without an answer");
+        secure_knocked_in_vain(link, "it ends the connection without an answer");
     else
         link_end(link, link->other, "%s", tls_knocked_text(link->other));
 }
 
-static void on_io(struct ev_loop *loop, ev_io *io, int events)
+static void secure_on_io(struct ev_loop *loop, ev_io *io, int events)
 {
     struct link *link = io->data;
 
     (void)loop;
     if (link->secure.knocking)
-        knock(link, events);
+        secure_knock(link, events);
     else if (link->state == LINK_SECURING)
-        shake(link);
+        secure_shake(link);
     else if (events & EV_READ)
-        drain(link);
+        secure_drain(link);
     else
         secure_flush(link);
 }

@@ -22,7 +22,7 @@
 
 #define WORDS(words) (int)HF_LENGTH(words), words, NULL
 
-static void set(struct link *link, enum hf_node_tracking state, const char *text)
+static void tracking_set(struct link *link, enum hf_node_tracking state, const char *text)
 {
     struct link_tracking *t = &link->tracking;
 
@@ -35,7 +35,7 @@ static void set(struct link *link, enum hf_node_tracking state, const char *text
         link->options.events->tracking(link, state, text, link->options.arg);
 }
 
-static void again(struct link *link)
+static void tracking_again(struct link *link)
 {
     hf_dur delay = backoff_step(&link->tracking.backoff, link_random(link));
 
@@ -43,7 +43,7 @@ static void again(struct link *link)
                          hf_time_add(clock_now(), delay));
 }
 
-static void give_up(struct link *link, bool refused, const char *text)
+static void tracking_give_up(struct link *link, bool refused, const char *text)
 {
     char shown[LINK_TEXT_MAX];
     bool lasted = hf_time_since(clock_now(), link->tracking.since).ns >= AGAIN_MOST.ns;
@@ -53,22 +53,24 @@ static void give_up(struct link *link, bool refused, const char *text)
     notices_close(link->tracking.notices);
     link->tracking.ready = false;
     link_copy_text(link, shown, text);
-    set(link, refused ? HF_TRACKING_REFUSED : HF_TRACKING_BROKEN, shown);
-    again(link);
+    tracking_set(link, refused ? HF_TRACKING_REFUSED : HF_TRACKING_BROKEN, shown);
+    tracking_again(link);
 }
 
 /* --- on the link ------------------------------------------------------------------------------ */
 
-static void on_caching(struct link *link, const struct call *call, const redisReply *answer)
+static void tracking_on_caching(struct link *link, const struct call *call,
+                                const redisReply *answer)
 {
     (void)call;
     if (answer->type != REDIS_REPLY_ERROR)
         backoff_reset(&link->tracking.backoff);
     else if (link->tracking.state == HF_TRACKING_ON)
-        give_up(link, true, answer->str);
+        tracking_give_up(link, true, answer->str);
 }
 
-static void on_tracking(struct link *link, const struct call *call, const redisReply *answer)
+static void tracking_on_tracking(struct link *link, const struct call *call,
+                                 const redisReply *answer)
 {
     (void)call;
     hf_assert(link->tracking.asking > 0, "ready %d, state %d", link->tracking.ready,
@@ -77,12 +79,12 @@ static void on_tracking(struct link *link, const struct call *call, const redisR
     if (--link->tracking.asking > 0 || !link->tracking.ready)
         return;
     if (answer->type == REDIS_REPLY_ERROR) {
-        give_up(link, true, answer->str);
+        tracking_give_up(link, true, answer->str);
         return;
     }
     /* The next attempt is soon only after CLIENT CACHING was allowed, too, and that is not sent
      * before somebody waits. */
-    set(link, HF_TRACKING_ON, "");
+    tracking_set(link, HF_TRACKING_ON, "");
 }
 
 void link_track(struct link *link)
@@ -96,7 +98,9 @@ uint32_t tracking_mark(struct link *link)
     bool wanted = link->tracking.next && link->in_flight < LINK_IN_FLIGHT_MAX;
 
     link->tracking.next = false;
-    return wanted && call_own(link, on_caching, WORDS(words)) == HF_OK ? link->tracking.epoch : 0;
+    return wanted && call_own(link, tracking_on_caching, WORDS(words)) == HF_OK
+               ? link->tracking.epoch
+               : 0;
 }
 
 bool tracking_stands(const struct link *link, uint32_t mark)
@@ -111,21 +115,21 @@ enum hf_node_tracking link_tracking(const struct link *link)
 
 /* --- the notices' connection ------------------------------------------------------------------ */
 
-static void on_ready(int64_t client_id, void *arg)
+static void tracking_on_ready(int64_t client_id, void *arg)
 {
     struct link *link = arg;
     char id[24];
     const char *words[] = {"CLIENT", "TRACKING", "ON", "REDIRECT", id, "OPTIN", "NOLOOP"};
 
     snprintf(id, sizeof(id), "%" PRId64, client_id);
-    if (link->state != LINK_UP || call_own(link, on_tracking, WORDS(words)) != HF_OK)
+    if (link->state != LINK_UP || call_own(link, tracking_on_tracking, WORDS(words)) != HF_OK)
         return; /* the link's next connection begins it anew */
     link->tracking.ready = true;
     link->tracking.asking++;
     link_flush(link);
 }
 
-static void on_changed(const void *key, size_t key_len, void *arg)
+static void tracking_on_changed(const void *key, size_t key_len, void *arg)
 {
     struct link *link = arg;
     size_t prefix = sizeof(LINK_FENCE_PREFIX) - 1;
@@ -141,15 +145,15 @@ static void on_changed(const void *key, size_t key_len, void *arg)
     link->options.events->noticed(link, key, key_len, link->options.arg);
 }
 
-static void on_ended(bool refused, const char *text, void *arg)
+static void tracking_on_ended(bool refused, const char *text, void *arg)
 {
-    give_up(arg, refused, text);
+    tracking_give_up(arg, refused, text);
 }
 
 static const struct notices_events notices_events = {
-    .ready = on_ready, .changed = on_changed, .ended = on_ended};
+    .ready = tracking_on_ready, .changed = tracking_on_changed, .ended = tracking_on_ended};
 
-static void on_again(struct loop_timer *timer, hf_time now)
+static void tracking_on_again(struct loop_timer *timer, hf_time now)
 {
     struct link *link = HF_CONTAINER(timer, struct link, tracking.again);
 
@@ -160,7 +164,7 @@ static void on_again(struct loop_timer *timer, hf_time now)
 /* --- the link's life -------------------------------------------------------------------------- */
 
 /* The address that the link itself is connected to: the name may have several. */
-static bool peer_of(const struct link *link, char ret_host[64])
+static bool tracking_peer_of(const struct link *link, char ret_host[64])
 {
     struct sockaddr_storage peer;
     socklen_t size = sizeof(peer);
@@ -179,10 +183,10 @@ void tracking_begin(struct link *link)
     loop_timer_cancel(link->options.loop, &link->tracking.again);
     if (address->unix_socket)
         notices_open(link->tracking.notices, address->host);
-    else if (peer_of(link, host))
+    else if (tracking_peer_of(link, host))
         notices_open(link->tracking.notices, host);
     else
-        again(link);
+        tracking_again(link);
 }
 
 void tracking_stop(struct link *link)
@@ -193,14 +197,14 @@ void tracking_stop(struct link *link)
     notices_close(link->tracking.notices);
     link->tracking.ready = link->tracking.next = false;
     link->tracking.asking = 0;
-    set(link, HF_TRACKING_DOWN, "");
+    tracking_set(link, HF_TRACKING_DOWN, "");
 }
 
 int tracking_init(struct link *link)
 {
     const struct link_options *o = &link->options;
 
-    link->tracking.again.fn = on_again;
+    link->tracking.again.fn = tracking_on_again;
     backoff_init(&link->tracking.backoff, AGAIN_FIRST, AGAIN_MOST);
     if (!o->events->noticed)
         return HF_OK;

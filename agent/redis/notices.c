@@ -53,7 +53,7 @@ struct notices {
     struct loop_timer rest; /* until the end of a full portion */
 };
 
-static void end(struct notices *n, bool refused, const char *text)
+static void notices_end(struct notices *n, bool refused, const char *text)
 {
     char kept[160];
 
@@ -67,7 +67,7 @@ static void end(struct notices *n, bool refused, const char *text)
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-static bool is_text(const redisReply *e, const char *text)
+static bool notices_is_text(const redisReply *e, const char *text)
 {
     return e->type == REDIS_REPLY_STRING && e->len == strlen(text) &&
            memcmp(e->str, text, e->len) == 0;
@@ -75,13 +75,14 @@ static bool is_text(const redisReply *e, const char *text)
 
 /* {message, CHANNEL, {key...}}; NIL instead of the keys after a flush. Anything else is an answer
  * to a PING. */
-static void on_message(struct notices *n, const redisReply *message)
+static void notices_on_message(struct notices *n, const redisReply *message)
 {
     const redisContext *context = n->context;
     const redisReply *keys;
 
     if (message->type != REDIS_REPLY_ARRAY || message->elements != 3 ||
-        !is_text(message->element[0], "message") || !is_text(message->element[1], CHANNEL))
+        !notices_is_text(message->element[0], "message") ||
+        !notices_is_text(message->element[1], CHANNEL))
         return;
     keys = message->element[2];
     if (keys->type == REDIS_REPLY_NIL)
@@ -93,11 +94,11 @@ static void on_message(struct notices *n, const redisReply *message)
             n->events->changed(keys->element[i]->str, keys->element[i]->len, n->arg);
 }
 
-static void on_answer(struct notices *n, const redisReply *answer)
+static void notices_on_answer(struct notices *n, const redisReply *answer)
 {
     if (answer->type == REDIS_REPLY_ERROR) {
         /* Never the text of AUTH's error: it may repeat the password. */
-        end(n, true, n->step == STEP_AUTH ? "AUTH" : answer->str);
+        notices_end(n, true, n->step == STEP_AUTH ? "AUTH" : answer->str);
         return;
     }
     switch (n->step) {
@@ -115,32 +116,32 @@ static void on_answer(struct notices *n, const redisReply *answer)
         n->events->ready(n->client_id, n->arg);
         break;
     case STEP_READY:
-        on_message(n, answer);
+        notices_on_message(n, answer);
         break;
     }
 }
 
-static enum tls_step read_some(struct notices *n)
+static enum tls_step notices_read_some(struct notices *n)
 {
     if (n->tls)
         return tls_feed(n->tls, n->context->reader);
     return redisBufferRead(n->context) == REDIS_OK ? TLS_READ : TLS_ENDED;
 }
 
-static void begin_portion(struct notices *n, hf_time now)
+static void notices_begin_portion(struct notices *n, hf_time now)
 {
     n->portion = 0;
     n->portion_end = hf_time_add(now, PORTION);
 }
 
-static void count_read(struct notices *n, size_t bytes, hf_time now)
+static void notices_count_read(struct notices *n, size_t bytes, hf_time now)
 {
     if (hf_time_reached(now, n->portion_end))
-        begin_portion(n, now);
+        notices_begin_portion(n, now);
     n->portion += READ_COST + bytes;
 }
 
-static void rest_if_full(struct notices *n)
+static void notices_rest_if_full(struct notices *n)
 {
     if (n->portion < PORTION_MOST)
         return;
@@ -149,70 +150,71 @@ static void rest_if_full(struct notices *n)
     n->full = n->heard;
     if (hf_time_reached(n->heard, hf_time_add(n->flooded, FLOOD_MOST))) {
         /* As a refusal, so that it is told. */
-        end(n, true, "more notices than 128 KiB in 100 ms, for 5 s; see what listens there");
+        notices_end(n, true,
+                    "more notices than 128 KiB in 100 ms, for 5 s; see what listens there");
         return;
     }
     ev_io_stop(loop_ev(n->loop), &n->reading);
     (void)loop_timer_set(n->loop, &n->rest, n->portion_end);
 }
 
-static void on_rested(struct loop_timer *timer, hf_time now)
+static void notices_on_rested(struct loop_timer *timer, hf_time now)
 {
     struct notices *n = HF_CONTAINER(timer, struct notices, rest);
 
-    begin_portion(n, now);
+    notices_begin_portion(n, now);
     ev_io_start(loop_ev(n->loop), &n->reading);
 }
 
-static void read_all(struct notices *n)
+static void notices_read_all(struct notices *n)
 {
     redisContext *context = n->context;
     size_t before = context->reader->len;
-    enum tls_step step = read_some(n);
+    enum tls_step step = notices_read_some(n);
     void *answer = NULL;
 
     if (step == TLS_ENDED) {
-        end(n, false, n->tls ? tls_error_text(n->tls) : context->errstr);
+        notices_end(n, false, n->tls ? tls_error_text(n->tls) : context->errstr);
         return;
     }
     n->heard = clock_now();
-    count_read(n, context->reader->len - before, n->heard);
+    notices_count_read(n, context->reader->len - before, n->heard);
     for (;;) {
         if (redisReaderGetReply(context->reader, &answer) != REDIS_OK && !n->bounds.beyond) {
-            end(n, false, "it speaks no Redis protocol");
+            notices_end(n, false, "it speaks no Redis protocol");
             return;
         }
         if (!answer)
             break;
-        on_answer(n, answer);
+        notices_on_answer(n, answer);
         freeReplyObject(answer);
         if (n->context != context)
             return;
     }
     /* As a refusal, so that it is told. */
     if (!bounds_hold(&n->bounds, context->reader))
-        end(n, true, bounds_text(&n->bounds));
+        notices_end(n, true, bounds_text(&n->bounds));
     else
-        rest_if_full(n);
+        notices_rest_if_full(n);
 }
 
-static void shake(struct notices *n);
+static void notices_shake(struct notices *n);
 
-static void on_readable(struct ev_loop *loop, ev_io *watch, int events)
+static void notices_on_readable(struct ev_loop *loop, ev_io *watch, int events)
 {
     struct notices *n = HF_CONTAINER(watch, struct notices, reading);
 
     (void)loop;
     (void)events;
     if (n->connected)
-        read_all(n);
+        notices_read_all(n);
     else
-        shake(n);
+        notices_shake(n);
 }
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
-static enum tls_step write_some(struct notices *n)
+static enum tls_step notices_write_some(struct notices *n)
 {
     int done = 0;
 
@@ -223,26 +225,26 @@ static enum tls_step write_some(struct notices *n)
     return done ? TLS_DONE : TLS_WRITE;
 }
 
-static void flush(struct notices *n)
+static void notices_flush(struct notices *n)
 {
-    enum tls_step step = write_some(n);
+    enum tls_step step = notices_write_some(n);
 
     if (step == TLS_ENDED)
-        end(n, false, n->tls ? tls_error_text(n->tls) : n->context->errstr);
+        notices_end(n, false, n->tls ? tls_error_text(n->tls) : n->context->errstr);
     else if (step == TLS_WRITE)
         ev_io_start(loop_ev(n->loop), &n->writing);
     else
         ev_io_stop(loop_ev(n->loop), &n->writing);
 }
 
-static void ask(struct notices *n, int argc, const char **argv)
+static void notices_ask(struct notices *n, int argc, const char **argv)
 {
     /* Out of memory shows as silence, as does a peer that takes nothing. */
     if (bounds_output(n->context->obuf) < BOUNDS_NOTICES)
         (void)redisAppendCommandArgv(n->context, argc, argv, NULL);
 }
 
-static void greet(struct notices *n)
+static void notices_greet(struct notices *n)
 {
     const struct node_address *a = n->address;
     const char *auth[] = {"AUTH", a->user, a->password};
@@ -254,30 +256,30 @@ static void greet(struct notices *n)
     if (a->password[0]) {
         n->step = STEP_AUTH;
         if (a->user[0])
-            ask(n, 3, auth);
+            notices_ask(n, 3, auth);
         else
-            ask(n, 2, auth_old);
+            notices_ask(n, 2, auth_old);
     }
-    ask(n, 2, id);
-    ask(n, 2, subscribe);
-    flush(n);
+    notices_ask(n, 2, id);
+    notices_ask(n, 2, subscribe);
+    notices_flush(n);
 }
 
-static void begin(struct notices *n)
+static void notices_begin(struct notices *n)
 {
     n->connected = true;
     ev_io_start(loop_ev(n->loop), &n->reading);
-    greet(n);
+    notices_greet(n);
 }
 
-static void shake(struct notices *n)
+static void notices_shake(struct notices *n)
 {
     enum tls_step step = tls_shake(n->tls);
 
     if (step == TLS_DONE) {
-        begin(n);
+        notices_begin(n);
     } else if (step == TLS_ENDED) {
-        end(n, false, tls_error_text(n->tls));
+        notices_end(n, false, tls_error_text(n->tls));
     } else {
         ev_io_start(loop_ev(n->loop), &n->reading);
         if (step == TLS_READ)
@@ -285,7 +287,7 @@ static void shake(struct notices *n)
     }
 }
 
-static void on_writable(struct ev_loop *loop, ev_io *watch, int events)
+static void notices_on_writable(struct ev_loop *loop, ev_io *watch, int events)
 {
     struct notices *n = HF_CONTAINER(watch, struct notices, writing);
     int error = 0;
@@ -294,28 +296,28 @@ static void on_writable(struct ev_loop *loop, ev_io *watch, int events)
     (void)loop;
     (void)events;
     if (n->connected) {
-        flush(n);
+        notices_flush(n);
         return;
     }
     if (n->tls) {
-        shake(n);
+        notices_shake(n);
         return;
     }
     if (getsockopt(n->context->fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0 || error) {
-        end(n, false, "cannot connect");
+        notices_end(n, false, "cannot connect");
         return;
     }
     if (!n->address->tls)
-        begin(n);
+        notices_begin(n);
     else if (tls_open(NULL, n->address, n->context->fd, &n->tls) == HF_OK)
-        shake(n);
+        notices_shake(n);
     else
-        end(n, false, "TLS cannot be begun");
+        notices_end(n, false, "TLS cannot be begun");
 }
 
 /* --- time ------------------------------------------------------------------------------------- */
 
-static void on_timer(struct loop_timer *timer, hf_time now)
+static void notices_on_timer(struct loop_timer *timer, hf_time now)
 {
     struct notices *n = HF_CONTAINER(timer, struct notices, timer);
     const char *ping[] = {"PING"};
@@ -325,12 +327,12 @@ static void on_timer(struct loop_timer *timer, hf_time now)
         return;
     }
     if (n->step != STEP_READY || hf_time_reached(now, hf_time_add(n->heard, n->silence))) {
-        end(n, false, "no answer");
+        notices_end(n, false, "no answer");
         return;
     }
     (void)loop_timer_set(n->loop, timer, hf_time_add(now, hf_ns(n->silence.ns / 3)));
-    ask(n, 1, ping);
-    flush(n);
+    notices_ask(n, 1, ping);
+    notices_flush(n);
 }
 
 /* --- the object ------------------------------------------------------------------------------- */
@@ -353,8 +355,8 @@ void notices_open(struct notices *n, const char *host)
     n->context = context;
     n->connected = false;
     bounds_guard(&n->bounds, context->reader, BOUNDS_NOTICES);
-    ev_io_init(&n->reading, on_readable, context->fd, EV_READ);
-    ev_io_init(&n->writing, on_writable, context->fd, EV_WRITE);
+    ev_io_init(&n->reading, notices_on_readable, context->fd, EV_READ);
+    ev_io_init(&n->writing, notices_on_writable, context->fd, EV_WRITE);
     ev_io_start(loop_ev(n->loop), &n->writing);
     n->step = STEP_AUTH;
     n->heard = clock_now();
@@ -389,8 +391,8 @@ int notices_create(struct loop *loop, const struct node_address *address, hf_dur
     n->silence = silence;
     n->events = events;
     n->arg = arg;
-    n->timer.fn = on_timer;
-    n->rest.fn = on_rested;
+    n->timer.fn = notices_on_timer;
+    n->rest.fn = notices_on_rested;
     *ret_notices = n;
     return HF_OK;
 }

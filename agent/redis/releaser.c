@@ -70,13 +70,13 @@ struct releaser {
     size_t job_count;
 };
 
-static uint32_t bit(int node)
+static uint32_t releaser_bit(int node)
 {
     return UINT32_C(1) << node;
 }
 
 /* Each node of a job is in one of these at a time, and in none that it was not made for. */
-static void check(const struct job *job)
+static void releaser_check(const struct job *job)
 {
     hf_assert(
         ((job->queued | job->flying | job->answered | job->finished | job->again | job->sent) &
@@ -92,41 +92,41 @@ static void check(const struct job *job)
               (unsigned)job->foreign);
 }
 
-static int count_bits(uint32_t bits)
+static int releaser_count_bits(uint32_t bits)
 {
     return __builtin_popcount(bits);
 }
 
 /* --- jobs ------------------------------------------------------------------------------------- */
 
-static void job_unqueue(struct job *job, int node)
+static void releaser_job_unqueue(struct job *job, int node)
 {
-    if (!(job->queued & bit(node)))
+    if (!(job->queued & releaser_bit(node)))
         return;
     TAILQ_REMOVE(&job->releaser->queue[node], &job->place[node], entry);
-    job->queued &= ~bit(node);
+    job->queued &= ~releaser_bit(node);
 }
 
-static void job_queue(struct job *job, int node)
+static void releaser_job_queue(struct job *job, int node)
 {
     struct releaser *r = job->releaser;
 
-    if ((job->queued | job->flying | job->finished) & bit(node))
+    if ((job->queued | job->flying | job->finished) & releaser_bit(node))
         return;
     TAILQ_INSERT_TAIL(&r->queue[node], &job->place[node], entry);
-    job->queued |= bit(node);
+    job->queued |= releaser_bit(node);
     /* With releaser_flush(), or at this instant: the releases of one turn leave together. */
     if (!heap_has(&r->send.item))
         (void)loop_timer_set(r->loop, &r->send, loop_now(r->loop));
 }
 
-static void job_free(struct job *job)
+static void releaser_job_free(struct job *job)
 {
     struct releaser *r = job->releaser;
 
     hf_assert(r->job_count > 0, "flying %x", (unsigned)job->flying);
     for (int i = 0; i < r->n; i++)
-        job_unqueue(job, i);
+        releaser_job_unqueue(job, i);
     loop_timer_cancel(r->loop, &job->timer);
     LIST_REMOVE(job, entry);
     r->job_count--;
@@ -134,24 +134,24 @@ static void job_free(struct job *job)
     free(job);
 }
 
-static bool job_is_gone(const struct job *job)
+static bool releaser_job_is_gone(const struct job *job)
 {
     return servers_count(job->releaser->servers, job->without) >= job->releaser->q;
 }
 
 /* (!) No later than that, for a release of a lock that stands ends with the first q answers. */
-static bool job_is_certain(const struct job *job)
+static bool releaser_job_is_certain(const struct job *job)
 {
     const struct releaser *r = job->releaser;
     /* A node that is away, or lost its connection, will not say what the first release there found. */
     uint32_t open = job->flying & ~job->answered & ~job->sent_again;
 
-    return job->covered.ns == HF_TIME_PAST.ns || job_is_gone(job) ||
+    return job->covered.ns == HF_TIME_PAST.ns || releaser_job_is_gone(job) ||
            servers_count(r->servers, job->without | open) < r->q;
 }
 
 /* So many nodes have nothing of it; all of them, where so many had nothing anyway. */
-static bool job_is_free(const struct job *job)
+static bool releaser_job_is_free(const struct job *job)
 {
     const struct releaser *r = job->releaser;
 
@@ -160,13 +160,13 @@ static bool job_is_free(const struct job *job)
     return servers_count(r->servers, job->clean | job->answered) >= r->q;
 }
 
-static void job_done(struct job *job)
+static void releaser_job_done(struct job *job)
 {
     release_done_fn *done = job->done;
-    struct release_outcome outcome = {.done = count_bits(job->answered)};
+    struct release_outcome outcome = {.done = releaser_count_bits(job->answered)};
 
     hf_assert(done, "answered %x, finished %x", (unsigned)job->answered, (unsigned)job->finished);
-    if (job_is_gone(job))
+    if (releaser_job_is_gone(job))
         outcome.gone = job->foreign ? HF_LOSS_FOREIGN : HF_LOSS_MISSING;
 
     job->give_up = HF_TIME_NEVER;
@@ -176,31 +176,31 @@ static void job_done(struct job *job)
 }
 
 /* Calls `done`, ends the job or sets its timer, as is due. The job may be gone afterwards. */
-static void job_review(struct job *job, hf_time now)
+static void releaser_job_review(struct job *job, hf_time now)
 {
     struct releaser *r = job->releaser;
     hf_time next;
 
-    check(job);
+    releaser_check(job);
     if (hf_time_reached(now, job->expires)) {
         job->finished = job->nodes; /* the key has expired by itself */
         for (int i = 0; i < r->n; i++)
-            job_unqueue(job, i);
+            releaser_job_unqueue(job, i);
     }
     if (hf_time_reached(now, hf_time_add(job->doubt_until, MARGIN))) {
         uint32_t again = job->again & ~job->flying;
 
         job->again &= ~again;
         for (int i = 0; i < r->n; i++)
-            if (again & bit(i))
-                job_queue(job, i);
+            if (again & releaser_bit(i))
+                releaser_job_queue(job, i);
     }
     job->finished |= job->answered & ~(job->again | job->queued | job->flying);
-    if (job->done && ((job_is_free(job) && job_is_certain(job)) || job->finished == job->nodes ||
-                      hf_time_reached(now, job->give_up)))
-        job_done(job);
+    if (job->done && ((releaser_job_is_free(job) && releaser_job_is_certain(job)) ||
+                      job->finished == job->nodes || hf_time_reached(now, job->give_up)))
+        releaser_job_done(job);
     if (job->finished == job->nodes && !job->flying) {
-        job_free(job);
+        releaser_job_free(job);
         return;
     }
     next = job->done ? job->give_up : HF_TIME_NEVER;
@@ -214,28 +214,28 @@ static void job_review(struct job *job, hf_time now)
         loop_timer_cancel(r->loop, &job->timer);
 }
 
-static void on_job_timer(struct loop_timer *timer, hf_time now)
+static void releaser_on_job_timer(struct loop_timer *timer, hf_time now)
 {
-    job_review(HF_CONTAINER(timer, struct job, timer), now);
+    releaser_job_review(HF_CONTAINER(timer, struct job, timer), now);
 }
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
 /* Whether this node had the token when the lease was released. */
-static void job_judge(struct job *job, int node, const struct link_reply *reply, char mark)
+static void releaser_job_judge(struct job *job, int node, const struct link_reply *reply, char mark)
 {
     struct releaser *r = job->releaser;
 
-    if ((mark != 'f' && mark != '0') || (job->answered | job->sent_again) & bit(node) ||
+    if ((mark != 'f' && mark != '0') || (job->answered | job->sent_again) & releaser_bit(node) ||
         reply->doubtful || hf_time_reached(reply->received, job->covered) ||
         !r->counts(node, reply, r->owner))
         return;
-    job->without |= bit(node);
+    job->without |= releaser_bit(node);
     if (mark == 'f')
-        job->foreign |= bit(node);
+        job->foreign |= releaser_bit(node);
 }
 
-static void on_answer(struct link *link, const struct link_reply *reply, void *arg)
+static void releaser_on_answer(struct link *link, const struct link_reply *reply, void *arg)
 {
     struct batch *batch = arg;
     struct releaser *r = batch->releaser;
@@ -252,23 +252,23 @@ static void on_answer(struct link *link, const struct link_reply *reply, void *a
     for (size_t i = 0; i < batch->count; i++) {
         struct job *job = batch->jobs[i];
 
-        hf_assert(job->flying & bit(batch->node), "flying %x, node %d", (unsigned)job->flying,
-                  batch->node);
-        job->flying &= ~bit(batch->node);
+        hf_assert(job->flying & releaser_bit(batch->node), "flying %x, node %d",
+                  (unsigned)job->flying, batch->node);
+        job->flying &= ~releaser_bit(batch->node);
         if (reply->outcome == LINK_ANSWERED) {
-            job_judge(job, batch->node, reply, reply->marks[i]);
-            job->answered |= bit(batch->node);
+            releaser_job_judge(job, batch->node, reply, reply->marks[i]);
+            job->answered |= releaser_bit(batch->node);
         } else {
             /* (!) The command of `doubt_until` may have been ahead of this one on the connection
              * that ended. */
             if (reply->outcome == LINK_BROKEN &&
                 hf_time_before(now, hf_time_add(job->doubt_until, MARGIN)))
-                job->again |= bit(batch->node);
+                job->again |= releaser_bit(batch->node);
             if (reply->outcome == LINK_ERROR)
-                r->waiting |= bit(batch->node);
-            job_queue(job, batch->node);
+                r->waiting |= releaser_bit(batch->node);
+            releaser_job_queue(job, batch->node);
         }
-        job_review(job, now);
+        releaser_job_review(job, now);
     }
     if (r->waiting && !heap_has(&r->retry.item))
         (void)loop_timer_set(r->loop, &r->retry, hf_time_add(now, RETRY_AFTER));
@@ -278,7 +278,7 @@ static void on_answer(struct link *link, const struct link_reply *reply, void *a
 /* --- sending ---------------------------------------------------------------------------------- */
 
 /* Sends up to BATCH_KEYS of the node's queue; false when nothing more can be sent now. */
-static bool send_batch(struct releaser *r, int node, hf_time now)
+static bool releaser_send_batch(struct releaser *r, int node, hf_time now)
 {
     struct batch *batch = malloc(sizeof(*batch));
     struct link_key keys[BATCH_KEYS];
@@ -300,8 +300,8 @@ static bool send_batch(struct releaser *r, int node, hf_time now)
         batch->jobs[batch->count++] = job;
         attempt = hf_dur_max(attempt, job->attempt);
     }
-    if (link_release(r->links[node], keys, batch->count, hf_time_add(now, attempt), on_answer,
-                     batch) != HF_OK) {
+    if (link_release(r->links[node], keys, batch->count, hf_time_add(now, attempt),
+                     releaser_on_answer, batch) != HF_OK) {
         free(batch);
         return false;
     }
@@ -309,23 +309,23 @@ static bool send_batch(struct releaser *r, int node, hf_time now)
     for (size_t i = 0; i < batch->count; i++) {
         struct job *job = batch->jobs[i];
 
-        job_unqueue(job, node);
-        job->flying |= bit(node);
-        job->sent_again |= job->sent & bit(node);
-        job->sent |= bit(node);
+        releaser_job_unqueue(job, node);
+        job->flying |= releaser_bit(node);
+        job->sent_again |= job->sent & releaser_bit(node);
+        job->sent |= releaser_bit(node);
     }
     return true;
 }
 
-static void send_node(struct releaser *r, int node, hf_time now)
+static void releaser_send_node(struct releaser *r, int node, hf_time now)
 {
     bool sent = false;
 
-    if (r->waiting & bit(node) || !link_is_up(r->links[node]))
+    if (r->waiting & releaser_bit(node) || !link_is_up(r->links[node]))
         return;
     while (!TAILQ_EMPTY(&r->queue[node])) {
-        if (!send_batch(r, node, now)) {
-            r->waiting |= bit(node);
+        if (!releaser_send_batch(r, node, now)) {
+            r->waiting |= releaser_bit(node);
             if (!heap_has(&r->retry.item))
                 (void)loop_timer_set(r->loop, &r->retry, hf_time_add(now, RETRY_AFTER));
             break;
@@ -336,12 +336,12 @@ static void send_node(struct releaser *r, int node, hf_time now)
         link_flush(r->links[node]);
 }
 
-static void send_all(struct loop_timer *timer, hf_time now)
+static void releaser_send_all(struct loop_timer *timer, hf_time now)
 {
     struct releaser *r = HF_CONTAINER(timer, struct releaser, send);
 
     for (int i = 0; i < r->n; i++)
-        send_node(r, i, now);
+        releaser_send_node(r, i, now);
 }
 
 void releaser_flush(struct releaser *r)
@@ -349,32 +349,32 @@ void releaser_flush(struct releaser *r)
     if (!heap_has(&r->send.item))
         return;
     loop_timer_cancel(r->loop, &r->send);
-    send_all(&r->send, clock_now());
+    releaser_send_all(&r->send, clock_now());
 }
 
-static void on_retry(struct loop_timer *timer, hf_time now)
+static void releaser_on_retry(struct loop_timer *timer, hf_time now)
 {
     struct releaser *r = HF_CONTAINER(timer, struct releaser, retry);
 
     r->waiting = 0;
     for (int i = 0; i < r->n; i++)
-        send_node(r, i, now);
+        releaser_send_node(r, i, now);
 }
 
 void releaser_link_up(struct releaser *r, int node)
 {
-    r->waiting &= ~bit(node);
-    send_node(r, node, clock_now());
+    r->waiting &= ~releaser_bit(node);
+    releaser_send_node(r, node, clock_now());
 }
 
 /* --- making and ending ------------------------------------------------------------------------ */
 
 /* (!) Where q nodes have nothing of it anyway, it does not wait for hanging nodes: else the next one to
  * get the lock would wait, too, for as long as an attempt. */
-static void set_done(struct job *job, hf_time now)
+static void releaser_set_done(struct job *job, hf_time now)
 {
     struct releaser *r = job->releaser;
-    uint32_t clean = (bit(r->n) - 1) & ~job->nodes;
+    uint32_t clean = (releaser_bit(r->n) - 1) & ~job->nodes;
     hf_dur patience = hf_ns(0);
 
     job->clean = clean;
@@ -382,7 +382,7 @@ static void set_done(struct job *job, hf_time now)
     if (servers_count(r->servers, clean) < r->q)
         return;
     for (int i = 0; i < r->n; i++)
-        if (job->nodes & bit(i))
+        if (job->nodes & releaser_bit(i))
             patience = hf_dur_max(patience, link_patience(r->links[i]));
     job->give_up = hf_time_min(job->give_up, hf_time_add(now, patience));
 }
@@ -395,8 +395,8 @@ int releaser_start(struct releaser *r, const struct release_order *order)
     if (!job)
         return HF_ENOMEM;
     job->releaser = r;
-    job->timer.fn = on_job_timer;
-    job->nodes = order->nodes & (bit(r->n) - 1);
+    job->timer.fn = releaser_on_job_timer;
+    job->nodes = order->nodes & (releaser_bit(r->n) - 1);
     job->again = order->in_doubt & job->nodes;
     job->doubt_until = order->doubt_until;
     job->attempt = order->attempt;
@@ -404,7 +404,7 @@ int releaser_start(struct releaser *r, const struct release_order *order)
     job->expires =
         hf_time_add(hf_time_max(now, order->doubt_until), hf_dur_scale(order->ttl, 202, 100));
     job->covered = order->covered;
-    set_done(job, now);
+    releaser_set_done(job, now);
     job->done = order->done;
     job->arg = order->arg;
     job->token = *order->token;
@@ -414,12 +414,12 @@ int releaser_start(struct releaser *r, const struct release_order *order)
     r->job_count++;
     for (int i = 0; i < r->n; i++) {
         job->place[i].job = job;
-        if (job->nodes & bit(i))
-            job_queue(job, i);
+        if (job->nodes & releaser_bit(i))
+            releaser_job_queue(job, i);
     }
     /* `done` is never called from here: with nothing to do it is called at the next turn. */
     if (loop_timer_set(r->loop, &job->timer, job->nodes ? job->give_up : now) != HF_OK) {
-        job_free(job);
+        releaser_job_free(job);
         return HF_ENOMEM;
     }
     return HF_OK;
@@ -439,8 +439,8 @@ int releaser_create(struct loop *loop, struct link *const *links, const struct s
     r->servers = servers;
     r->counts = counts;
     r->owner = owner;
-    r->send.fn = send_all;
-    r->retry.fn = on_retry;
+    r->send.fn = releaser_send_all;
+    r->retry.fn = releaser_on_retry;
     LIST_INIT(&r->jobs);
     LIST_INIT(&r->batches);
     for (int i = 0; i < nodes; i++) {
@@ -462,7 +462,7 @@ void releaser_destroy(struct releaser *r)
     }
     for (struct job *job = LIST_FIRST(&r->jobs), *next; job; job = next) {
         next = LIST_NEXT(job, entry);
-        job_free(job);
+        releaser_job_free(job);
     }
     loop_timer_cancel(r->loop, &r->send);
     loop_timer_cancel(r->loop, &r->retry);

@@ -53,7 +53,7 @@ struct resolver {
 
 /* --- the mailbox ------------------------------------------------------------------------------ */
 
-static void free_all(struct lookup_list *list)
+static void resolver_free_all(struct lookup_list *list)
 {
     struct lookup *lookup;
 
@@ -64,19 +64,19 @@ static void free_all(struct lookup_list *list)
 }
 
 /* Unlocks it, too. */
-static void mail_leave(struct mail *mail)
+static void resolver_mail_leave(struct mail *mail)
 {
     bool is_last = --mail->users == 0;
 
     pthread_mutex_unlock(&mail->mutex);
     if (!is_last)
         return;
-    free_all(&mail->done);
+    resolver_free_all(&mail->done);
     pthread_mutex_destroy(&mail->mutex);
     free(mail);
 }
 
-static void mail_post(struct lookup *lookup)
+static void resolver_mail_post(struct lookup *lookup)
 {
     struct mail *mail = lookup->mail;
 
@@ -84,12 +84,12 @@ static void mail_post(struct lookup *lookup)
     TAILQ_INSERT_TAIL(&mail->done, lookup, done);
     if (mail->loop)
         loop_wake(mail->loop);
-    mail_leave(mail);
+    resolver_mail_leave(mail);
 }
 
 /* --- the thread ------------------------------------------------------------------------------- */
 
-static void *look_up(void *arg)
+static void *resolver_look_up(void *arg)
 {
     struct lookup *lookup = arg;
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
@@ -110,11 +110,11 @@ static void *look_up(void *arg)
         freeaddrinfo(found);
     if (lookup->count == 0 && lookup->error[0] == '\0')
         snprintf(lookup->error, sizeof(lookup->error), "%.60s: no address", lookup->host);
-    mail_post(lookup);
+    resolver_mail_post(lookup);
     return NULL;
 }
 
-static int start_thread(struct lookup *lookup)
+static int resolver_start_thread(struct lookup *lookup)
 {
     pthread_attr_t attr;
     pthread_t thread;
@@ -128,7 +128,7 @@ static int start_thread(struct lookup *lookup)
     /* Signals are for the threads that expect them. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = pthread_create(&thread, &attr, look_up, lookup);
+    rc = pthread_create(&thread, &attr, resolver_look_up, lookup);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attr);
     return rc == 0 ? HF_OK : HF_ENOMEM;
@@ -163,7 +163,7 @@ void resolver_destroy(struct resolver *resolver)
         return;
     pthread_mutex_lock(&resolver->mail->mutex);
     resolver->mail->loop = NULL;
-    mail_leave(resolver->mail);
+    resolver_mail_leave(resolver->mail);
     while ((question = LIST_FIRST(&resolver->questions))) {
         LIST_REMOVE(question, entry);
         free(question);
@@ -171,7 +171,7 @@ void resolver_destroy(struct resolver *resolver)
     free(resolver);
 }
 
-static struct question *question_of(struct resolver *resolver, const void *arg)
+static struct question *resolver_question_of(struct resolver *resolver, const void *arg)
 {
     struct question *question;
 
@@ -184,7 +184,7 @@ static struct question *question_of(struct resolver *resolver, const void *arg)
 
 int resolver_ask(struct resolver *resolver, const char *host, resolver_fn *fn, void *arg)
 {
-    struct question *question = question_of(resolver, arg);
+    struct question *question = resolver_question_of(resolver, arg);
     struct lookup *lookup;
 
     if (question) { /* the answer to the running lookup will do */
@@ -203,9 +203,9 @@ int resolver_ask(struct resolver *resolver, const char *host, resolver_fn *fn, v
     pthread_mutex_lock(&resolver->mail->mutex);
     resolver->mail->users++;
     pthread_mutex_unlock(&resolver->mail->mutex);
-    if (start_thread(lookup) != HF_OK) {
+    if (resolver_start_thread(lookup) != HF_OK) {
         pthread_mutex_lock(&resolver->mail->mutex);
-        mail_leave(resolver->mail);
+        resolver_mail_leave(resolver->mail);
         goto error;
     }
     LIST_INSERT_HEAD(&resolver->questions, question, entry);
@@ -219,7 +219,7 @@ error:
 
 void resolver_cancel(struct resolver *resolver, void *arg)
 {
-    struct question *question = question_of(resolver, arg);
+    struct question *question = resolver_question_of(resolver, arg);
 
     if (!question)
         return;
@@ -227,7 +227,7 @@ void resolver_cancel(struct resolver *resolver, void *arg)
     free(question);
 }
 
-static struct question *question_numbered(struct resolver *resolver, uint64_t number)
+static struct question *resolver_question_numbered(struct resolver *resolver, uint64_t number)
 {
     struct question *question;
 
@@ -247,7 +247,7 @@ void resolver_deliver(struct resolver *resolver)
     TAILQ_CONCAT(&done, &resolver->mail->done, done);
     pthread_mutex_unlock(&resolver->mail->mutex);
     while ((lookup = TAILQ_FIRST(&done))) {
-        struct question *question = question_numbered(resolver, lookup->number);
+        struct question *question = resolver_question_numbered(resolver, lookup->number);
 
         TAILQ_REMOVE(&done, lookup, done);
         if (question) { /* not cancelled */

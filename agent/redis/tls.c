@@ -40,9 +40,9 @@ struct tls {
     char text[160];
 };
 
-static enum tls_step end(struct tls *t, enum hf_node_error error, const char *format, ...)
+static enum tls_step tls_end(struct tls *t, enum hf_node_error error, const char *format, ...)
     HF_PRINTF(3, 4);
-static enum tls_step end(struct tls *t, enum hf_node_error error, const char *format, ...)
+static enum tls_step tls_end(struct tls *t, enum hf_node_error error, const char *format, ...)
 {
     va_list args;
 
@@ -59,7 +59,7 @@ static enum tls_step end(struct tls *t, enum hf_node_error error, const char *fo
 
 /* --- what is wrong ---------------------------------------------------------------------------- */
 
-static const char *day_of(const ASN1_TIME *time, char *text, size_t size)
+static const char *tls_day_of(const ASN1_TIME *time, char *text, size_t size)
 {
     struct tm tm;
 
@@ -68,26 +68,26 @@ static const char *day_of(const ASN1_TIME *time, char *text, size_t size)
     return text;
 }
 
-static void issuer_of(const X509 *cert, char *text, size_t size)
+static void tls_issuer_of(const X509 *cert, char *text, size_t size)
 {
     snprintf(text, size, "unknown");
     (void)X509_NAME_get_text_by_NID(X509_get_issuer_name(cert), NID_commonName, text, (int)size);
 }
 
 /* The server's certificate is not accepted, `cert` being the one that is wrong: itself, or one of its CAs. */
-static void note_certificate(struct tls *t, int verdict, const X509 *cert)
+static void tls_note_certificate(struct tls *t, int verdict, const X509 *cert)
 {
     char text[64];
 
     switch (verdict) {
     case X509_V_ERR_CERT_HAS_EXPIRED:
-        day_of(X509_get0_notAfter(cert), text, sizeof(text));
-        (void)end(t, HF_NODE_ERR_TLS_EXPIRED,
-                  "its certificate, or that of its CA, has expired (%s)", text);
+        tls_day_of(X509_get0_notAfter(cert), text, sizeof(text));
+        (void)tls_end(t, HF_NODE_ERR_TLS_EXPIRED,
+                      "its certificate, or that of its CA, has expired (%s)", text);
         break;
     case X509_V_ERR_CERT_NOT_YET_VALID:
-        day_of(X509_get0_notBefore(cert), text, sizeof(text));
-        (void)end(t, HF_NODE_ERR_TLS_EXPIRED, "its certificate is not valid before %s", text);
+        tls_day_of(X509_get0_notBefore(cert), text, sizeof(text));
+        (void)tls_end(t, HF_NODE_ERR_TLS_EXPIRED, "its certificate is not valid before %s", text);
         break;
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
@@ -95,56 +95,56 @@ static void note_certificate(struct tls *t, int verdict, const X509 *cert)
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
     case X509_V_ERR_CERT_SIGNATURE_FAILURE:
-        issuer_of(cert, text, sizeof(text));
-        (void)end(t, HF_NODE_ERR_TLS_CA,
-                  "no CA of tls_ca_file signed its certificate (it is by '%.24s')", text);
+        tls_issuer_of(cert, text, sizeof(text));
+        (void)tls_end(t, HF_NODE_ERR_TLS_CA,
+                      "no CA of tls_ca_file signed its certificate (it is by '%.24s')", text);
         break;
     default:
-        (void)end(t, HF_NODE_ERR_TLS, "its certificate: %s",
-                  X509_verify_cert_error_string(verdict));
+        (void)tls_end(t, HF_NODE_ERR_TLS, "its certificate: %s",
+                      X509_verify_cert_error_string(verdict));
     }
 }
 
-static int on_verified(int good, X509_STORE_CTX *verification)
+static int tls_on_verified(int good, X509_STORE_CTX *verification)
 {
     SSL *ssl = X509_STORE_CTX_get_ex_data(verification, SSL_get_ex_data_X509_STORE_CTX_idx());
     const X509 *cert = X509_STORE_CTX_get_current_cert(verification);
 
     if (!good && cert)
-        note_certificate(SSL_get_app_data(ssl), X509_STORE_CTX_get_error(verification), cert);
+        tls_note_certificate(SSL_get_app_data(ssl), X509_STORE_CTX_get_error(verification), cert);
     return good;
 }
 
 /* The server has refused ours, or that there is none. */
-static enum tls_step end_by_alert(struct tls *t, int reason)
+static enum tls_step tls_end_by_alert(struct tls *t, int reason)
 {
     const char *what = ERR_reason_error_string(ERR_peek_error());
 
     if (!tls_keys_have_certificate(t->keys))
-        return end(t, HF_NODE_ERR_TLS_CLIENT,
-                   "it wants a certificate of the agent: give tls_cert_file");
+        return tls_end(t, HF_NODE_ERR_TLS_CLIENT,
+                       "it wants a certificate of the agent: give tls_cert_file");
     if (reason == SSL_R_TLSV1_ALERT_UNKNOWN_CA)
         what = "it does not know the CA";
     else if (reason == SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED)
         what = "it has expired";
-    return end(t, HF_NODE_ERR_TLS_CLIENT, "it refuses the agent's certificate: %s",
-               what ? what : "");
+    return tls_end(t, HF_NODE_ERR_TLS_CLIENT, "it refuses the agent's certificate: %s",
+                   what ? what : "");
 }
 
-static enum tls_step end_by_library(struct tls *t)
+static enum tls_step tls_end_by_library(struct tls *t)
 {
     unsigned long error = ERR_peek_error();
     int reason = ERR_GET_REASON(error);
     const char *what = ERR_reason_error_string(error);
 
-    if (t->error != HF_NODE_ERR_NONE) /* on_verified() has said why */
+    if (t->error != HF_NODE_ERR_NONE) /* tls_on_verified() has said why */
         return TLS_ENDED;
     if (reason == SSL_R_NO_RENEGOTIATION)
-        return end(t, HF_NODE_ERR_PROTOCOL, "it asks for a new TLS handshake");
+        return tls_end(t, HF_NODE_ERR_PROTOCOL, "it asks for a new TLS handshake");
     switch (reason) {
     case SSL_R_WRONG_VERSION_NUMBER:
     case SSL_R_HTTP_REQUEST:
-        return end(t, HF_NODE_ERR_NO_TLS, "%s", tls_knocked_text(HF_NODE_ERR_NO_TLS));
+        return tls_end(t, HF_NODE_ERR_NO_TLS, "%s", tls_knocked_text(HF_NODE_ERR_NO_TLS));
     case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
     case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
     case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
@@ -155,43 +155,44 @@ static enum tls_step end_by_library(struct tls *t)
     case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
     case SSL_R_TLSV1_ALERT_ACCESS_DENIED:
     case SSL_R_TLSV1_ALERT_DECRYPT_ERROR:
-        return end_by_alert(t, reason);
+        return tls_end_by_alert(t, reason);
     case SSL_R_UNEXPECTED_EOF_WHILE_READING:
-        return t->up ? end(t, HF_NODE_ERR_BROKEN, "Server closed the connection")
-                     : end(t, HF_NODE_ERR_TLS, "it ended the connection within the TLS handshake");
+        return t->up ? tls_end(t, HF_NODE_ERR_BROKEN, "Server closed the connection")
+                     : tls_end(t, HF_NODE_ERR_TLS,
+                               "it ended the connection within the TLS handshake");
     default:
-        return end(t, t->up ? HF_NODE_ERR_BROKEN : HF_NODE_ERR_TLS, "TLS: %s",
-                   what ? what : "failed");
+        return tls_end(t, t->up ? HF_NODE_ERR_BROKEN : HF_NODE_ERR_TLS, "TLS: %s",
+                       what ? what : "failed");
     }
 }
 
-static enum tls_step outcome(struct tls *t, int rc)
+static enum tls_step tls_outcome(struct tls *t, int rc)
 {
     int error = errno;
 
     if (t->idle > IDLE_MOST)
-        return end(t, HF_NODE_ERR_TLS, "%s",
-                   t->up ? "it sends tickets or keys of TLS and no data"
-                         : "its part of the TLS handshake is longer than 64 KiB");
+        return tls_end(t, HF_NODE_ERR_TLS, "%s",
+                       t->up ? "it sends tickets or keys of TLS and no data"
+                             : "its part of the TLS handshake is longer than 64 KiB");
     switch (SSL_get_error(t->ssl, rc)) {
     case SSL_ERROR_WANT_READ:
         return TLS_READ;
     case SSL_ERROR_WANT_WRITE:
         return TLS_WRITE;
     case SSL_ERROR_ZERO_RETURN:
-        return end(t, HF_NODE_ERR_BROKEN, "Server closed the connection");
+        return tls_end(t, HF_NODE_ERR_BROKEN, "Server closed the connection");
     case SSL_ERROR_SSL:
-        return end_by_library(t);
+        return tls_end_by_library(t);
     default:
-        return end(t, t->up ? HF_NODE_ERR_BROKEN : HF_NODE_ERR_TLS, "%s%s",
-                   t->up ? "" : "within the TLS handshake: ",
-                   error ? strerror(error) : "Server closed the connection");
+        return tls_end(t, t->up ? HF_NODE_ERR_BROKEN : HF_NODE_ERR_TLS, "%s%s",
+                       t->up ? "" : "within the TLS handshake: ",
+                       error ? strerror(error) : "Server closed the connection");
     }
 }
 
 /* --- the host --------------------------------------------------------------------------------- */
 
-static bool is_ip(const char *text)
+static bool tls_is_ip(const char *text)
 {
     ASN1_OCTET_STRING *ip = a2i_IPADDRESS(text);
 
@@ -199,16 +200,16 @@ static bool is_ip(const char *text)
     return ip;
 }
 
-static bool is_for(X509 *cert, const char *host)
+static bool tls_is_for(X509 *cert, const char *host)
 {
     if (!*host)
         return false;
-    return is_ip(host) ? X509_check_ip_asc(cert, host, 0) == 1
-                       : X509_check_host(cert, host, 0, 0, NULL) == 1;
+    return tls_is_ip(host) ? X509_check_ip_asc(cert, host, 0) == 1
+                           : X509_check_host(cert, host, 0, 0, NULL) == 1;
 }
 
 /* A name that the certificate has, for people. */
-static void name_of(X509 *cert, char *text, size_t size)
+static void tls_name_of(X509 *cert, char *text, size_t size)
 {
     GENERAL_NAMES *names = X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL);
 
@@ -226,26 +227,27 @@ static void name_of(X509 *cert, char *text, size_t size)
     GENERAL_NAMES_free(names);
 }
 
-static enum tls_step check_host(struct tls *t)
+static enum tls_step tls_check_name(struct tls *t)
 {
     X509 *cert = SSL_get0_peer_certificate(t->ssl);
     char name[64];
 
-    if (!tls_keys_check_host(t->keys) || (cert && (is_for(cert, t->host) || is_for(cert, t->ip))))
+    if (!tls_keys_check_host(t->keys) ||
+        (cert && (tls_is_for(cert, t->host) || tls_is_for(cert, t->ip))))
         return TLS_DONE;
     if (cert)
-        name_of(cert, name, sizeof(name));
+        tls_name_of(cert, name, sizeof(name));
     else
         snprintf(name, sizeof(name), "nobody");
-    return end(t, HF_NODE_ERR_TLS_HOST, "its certificate is for %.24s, not for %.32s", name,
-               t->host);
+    return tls_end(t, HF_NODE_ERR_TLS_HOST, "its certificate is for %.24s, not for %.32s", name,
+                   t->host);
 }
 
 /* --- the connection --------------------------------------------------------------------------- */
 
 /* Lets OpenSSL read as if nothing more had come yet. The rest stays with the descriptor, which stays readable. */
-static long on_read(BIO *bio, int operation, const char *bytes, size_t size, int argi, long argl,
-                    int result, size_t *processed)
+static long tls_on_read(BIO *bio, int operation, const char *bytes, size_t size, int argi,
+                        long argl, int result, size_t *processed)
 {
     struct tls *t = (struct tls *)BIO_get_callback_arg(bio);
 
@@ -263,17 +265,17 @@ static long on_read(BIO *bio, int operation, const char *bytes, size_t size, int
     return result;
 }
 
-static void bound_reads(struct tls *t)
+static void tls_bound_reads(struct tls *t)
 {
     BIO *bio = SSL_get_rbio(t->ssl);
 
     BIO_set_callback_arg(bio, (char *)t);
-    BIO_set_callback_ex(bio, on_read);
+    BIO_set_callback_ex(bio, tls_on_read);
     SSL_clear_mode(t->ssl, SSL_MODE_AUTO_RETRY);
     SSL_set_options(t->ssl, SSL_OP_NO_RENEGOTIATION);
 }
 
-static void begin_call(struct tls *t)
+static void tls_begin_call(struct tls *t)
 {
     errno = 0;
     t->in_call = 0;
@@ -297,15 +299,15 @@ int tls_open(struct tls_keys *keys, const struct node_address *a, int fd, struct
         memcpy(t->ip, a->host, sizeof(t->ip));
     t->ssl = SSL_new(tls_keys_context(keys));
     if (!t->ssl || SSL_set_fd(t->ssl, fd) != 1 ||
-        (!is_ip(t->host) && SSL_set_tlsext_host_name(t->ssl, t->host) != 1)) {
+        (!tls_is_ip(t->host) && SSL_set_tlsext_host_name(t->ssl, t->host) != 1)) {
         tls_close(t);
         ERR_clear_error();
         return HF_ENOMEM;
     }
     SSL_set_app_data(t->ssl, t);
-    SSL_set_verify(t->ssl, SSL_VERIFY_PEER, on_verified);
+    SSL_set_verify(t->ssl, SSL_VERIFY_PEER, tls_on_verified);
     SSL_set_connect_state(t->ssl);
-    bound_reads(t);
+    tls_bound_reads(t);
     ERR_clear_error();
     *ret_tls = t;
     return HF_OK;
@@ -329,11 +331,11 @@ enum tls_step tls_shake(struct tls *t)
 
     if (t->up)
         return TLS_DONE;
-    begin_call(t);
+    tls_begin_call(t);
     rc = SSL_do_handshake(t->ssl);
     if (rc != 1)
-        return outcome(t, rc);
-    if (check_host(t) != TLS_DONE)
+        return tls_outcome(t, rc);
+    if (tls_check_name(t) != TLS_DONE)
         return TLS_ENDED;
     t->idle = 0;
     t->up = true;
@@ -345,29 +347,29 @@ enum tls_step tls_feed(struct tls *t, struct redisReader *reader)
     char bytes[RECORD];
     int got;
 
-    begin_call(t);
+    tls_begin_call(t);
     got = SSL_read(t->ssl, bytes, sizeof(bytes));
     if (got <= 0)
-        return outcome(t, got);
+        return tls_outcome(t, got);
     t->idle = 0;
     if (redisReaderFeed(reader, bytes, (size_t)got) != REDIS_OK)
-        return end(t, HF_NODE_ERR_PROTOCOL, "it speaks no Redis protocol");
+        return tls_end(t, HF_NODE_ERR_PROTOCOL, "it speaks no Redis protocol");
     return TLS_DONE;
 }
 
 /* (!) A server that refuses our certificate closes: its words still lie there to be read. */
-static enum tls_step send_failed(struct tls *t, int rc)
+static enum tls_step tls_send_failed(struct tls *t, int rc)
 {
-    enum tls_step step = outcome(t, rc);
+    enum tls_step step = tls_outcome(t, rc);
     char byte;
 
     if (step != TLS_ENDED || t->error != HF_NODE_ERR_BROKEN)
         return step;
-    begin_call(t);
+    tls_begin_call(t);
     rc = SSL_read(t->ssl, &byte, 1);
     if (rc <= 0 && SSL_get_error(t->ssl, rc) == SSL_ERROR_SSL) {
         t->error = HF_NODE_ERR_NONE;
-        return end_by_library(t);
+        return tls_end_by_library(t);
     }
     ERR_clear_error();
     return TLS_ENDED;
@@ -382,12 +384,12 @@ enum tls_step tls_send(struct tls *t, char **buffer)
     while (sent < length && step == TLS_DONE) {
         int rc;
 
-        begin_call(t);
+        tls_begin_call(t);
         rc = SSL_write(t->ssl, text + sent, (int)(length - sent));
         if (rc > 0)
             sent += (size_t)rc;
         else
-            step = send_failed(t, rc);
+            step = tls_send_failed(t, rc);
     }
     if (sent == length)
         sdsclear(text);

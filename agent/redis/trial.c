@@ -28,8 +28,8 @@ static struct trial *trial_of(const struct trials *t, const struct link *link)
 }
 
 /* Its first word counts: it is not tried again. */
-static void tell(struct trials *t, struct trial *trial, bool answered, enum hf_node_error error,
-                 const char *text)
+static void trial_tell(struct trials *t, struct trial *trial, bool answered,
+                       enum hf_node_error error, const char *text)
 {
     hf_assert(!trial->told && t->open > 0, "open %d, told %d", t->open, trial->told);
     trial->told = true;
@@ -40,15 +40,15 @@ static void tell(struct trials *t, struct trial *trial, bool answered, enum hf_n
         loop_stop(t->loop);
 }
 
-static bool is_over(const struct trials *t, const struct trial *trial)
+static bool trial_is_over(const struct trials *t, const struct trial *trial)
 {
     return t->closing || trial->told;
 }
 
 /* --- rights ----------------------------------------------------------------------------------- */
 
-static void name_rights(const struct link *link, const struct trial *trial,
-                        char ret_text[TRIAL_TEXT])
+static void trial_name_rights(const struct link *link, const struct trial *trial,
+                              char ret_text[TRIAL_TEXT])
 {
     const char *user = trial->address->user[0] ? trial->address->user : "default";
     char text[ACL_TEXT];
@@ -58,61 +58,61 @@ static void name_rights(const struct link *link, const struct trial *trial,
 }
 
 /* Returns whether that ends it. */
-static bool lacks_rights(struct trials *t, const struct link *link, struct trial *trial)
+static bool trial_lacks_rights(struct trials *t, const struct link *link, struct trial *trial)
 {
     char text[TRIAL_TEXT];
 
     if (!trial->asks_rights || acl_suffices(&link->acl))
         return false;
-    name_rights(link, trial, text);
-    tell(t, trial, false, HF_NODE_ERR_PERM, text);
+    trial_name_rights(link, trial, text);
+    trial_tell(t, trial, false, HF_NODE_ERR_PERM, text);
     return true;
 }
 
 /* --- keys ------------------------------------------------------------------------------------- */
 
 /* [cursor, [keys...]] */
-static bool is_page(const redisReply *answer)
+static bool trial_is_page(const redisReply *answer)
 {
     return answer->type == REDIS_REPLY_ARRAY && answer->elements == 2 &&
            answer->element[0]->type == REDIS_REPLY_STRING &&
            answer->element[1]->type == REDIS_REPLY_ARRAY;
 }
 
-static int seek_keys(struct link *link, const char *cursor);
+static int trial_seek_keys(struct link *link, const char *cursor);
 
 /* A server with very many keys of others is not looked through to its end, nor one where this user may not. */
-static void on_page(struct link *link, const struct call *call, const redisReply *answer)
+static void trial_on_page(struct link *link, const struct call *call, const redisReply *answer)
 {
     struct trials *t = link->options.arg;
     struct trial *trial = trial_of(t, link);
     const redisReply *keys;
 
     (void)call;
-    if (is_over(t, trial))
+    if (trial_is_over(t, trial))
         return;
-    if (is_page(answer)) {
+    if (trial_is_page(answer)) {
         keys = answer->element[1];
         if (keys->elements > 0 && keys->element[0]->type == REDIS_REPLY_STRING)
             snprintf(trial->key, sizeof(trial->key), "%s", keys->element[0]->str);
         else if (strcmp(answer->element[0]->str, "0") != 0 &&
                  hf_time_before(clock_now(), t->keys_until) &&
-                 seek_keys(link, answer->element[0]->str) == HF_OK)
+                 trial_seek_keys(link, answer->element[0]->str) == HF_OK)
             return;
     }
-    tell(t, trial, true, HF_NODE_ERR_NONE, "");
+    trial_tell(t, trial, true, HF_NODE_ERR_NONE, "");
 }
 
-static int seek_keys(struct link *link, const char *cursor)
+static int trial_seek_keys(struct link *link, const char *cursor)
 {
     const char *scan[] = {"SCAN", cursor, "MATCH", LINK_KEYS_OF_AGENTS, "COUNT", "500"};
 
-    return call_own(link, on_page, (int)HF_LENGTH(scan), scan, NULL);
+    return call_own(link, trial_on_page, (int)HF_LENGTH(scan), scan, NULL);
 }
 
 /* --- what a link tells ------------------------------------------------------------------------ */
 
-static void take_sentinel(struct trial *trial, const struct link_reply *reply)
+static void trial_take_sentinel(struct trial *trial, const struct link_reply *reply)
 {
     if (trial->facts.replica || trial->facts.cluster)
         return; /* whatever it has is not its own */
@@ -121,49 +121,49 @@ static void take_sentinel(struct trial *trial, const struct link_reply *reply)
         trial->recorded = fleet_record_read(reply->record, reply->record_len, &trial->record);
 }
 
-static void on_up(struct link *link, const struct node_facts *facts, const struct link_reply *reply,
-                  void *arg)
+static void trial_on_up(struct link *link, const struct node_facts *facts,
+                        const struct link_reply *reply, void *arg)
 {
     struct trials *t = arg;
     struct trial *trial = trial_of(t, link);
     bool may_have_keys = trial->seeks_keys && !facts->replica && !facts->cluster;
 
-    if (is_over(t, trial))
+    if (trial_is_over(t, trial))
         return;
     trial->connected = true;
     trial->facts = *facts;
-    take_sentinel(trial, reply);
+    trial_take_sentinel(trial, reply);
     link_peer(link, trial->peer);
-    if (lacks_rights(t, link, trial))
+    if (trial_lacks_rights(t, link, trial))
         return;
     if (!acl_is_complete(&link->acl))
-        name_rights(link, trial, trial->lacks);
-    if (may_have_keys && seek_keys(link, "0") == HF_OK)
+        trial_name_rights(link, trial, trial->lacks);
+    if (may_have_keys && trial_seek_keys(link, "0") == HF_OK)
         return;
-    tell(t, trial, true, reply->write_tried ? reply->write_error : HF_NODE_ERR_NONE,
-         reply->write_tried ? reply->write_text : "");
+    trial_tell(t, trial, true, reply->write_tried ? reply->write_error : HF_NODE_ERR_NONE,
+               reply->write_tried ? reply->write_text : "");
 }
 
-static void on_down(struct link *link, enum hf_node_error error, const char *text, void *arg)
+static void trial_on_down(struct link *link, enum hf_node_error error, const char *text, void *arg)
 {
     struct trials *t = arg;
     struct trial *trial = trial_of(t, link);
 
-    if (is_over(t, trial))
+    if (trial_is_over(t, trial))
         return;
     trial->connected |= error != HF_NODE_ERR_CONNECT && error != HF_NODE_ERR_RESOLVE;
     if (link->mute_ends > 0 && !trial->address->unix_socket)
         return; /* the next attempts find out whether it speaks the other protocol */
-    if (error == HF_NODE_ERR_PERM && lacks_rights(t, link, trial))
+    if (error == HF_NODE_ERR_PERM && trial_lacks_rights(t, link, trial))
         return;
     if (error == HF_NODE_ERR_TLS && link->secure_slow)
         error = HF_NODE_ERR_TIMEOUT;
-    tell(t, trial, false, error, text);
+    trial_tell(t, trial, false, error, text);
 }
 
-static const struct link_events events = {.up = on_up, .down = on_down};
+static const struct link_events events = {.up = trial_on_up, .down = trial_on_down};
 
-static void on_over(struct loop_timer *timer, hf_time now)
+static void trial_on_over(struct loop_timer *timer, hf_time now)
 {
     struct trials *t = HF_CONTAINER(timer, struct trials, over);
 
@@ -171,12 +171,12 @@ static void on_over(struct loop_timer *timer, hf_time now)
     loop_stop(t->loop);
 }
 
-static void on_wake(void *arg)
+static void trial_on_wake(void *arg)
 {
     resolver_deliver(((struct trials *)arg)->resolver);
 }
 
-static void forget(struct trial *trial, hf_dur most)
+static void trial_forget(struct trial *trial, hf_dur most)
 {
     *trial = (struct trial){.address = trial->address,
                             .keys = trial->keys,
@@ -189,7 +189,7 @@ static void forget(struct trial *trial, hf_dur most)
 }
 
 /* (!) Handshakes of TLS for half of the time: who says nothing there is then asked in plain. */
-static int begin(struct trials *t, hf_dur most)
+static int trial_begin(struct trials *t, hf_dur most)
 {
     int rc = HF_OK;
 
@@ -215,7 +215,7 @@ static int begin(struct trials *t, hf_dur most)
     return rc;
 }
 
-static int run(struct trials *t, hf_dur most)
+static int trial_run_loop(struct trials *t, hf_dur most)
 {
     hf_time now = clock_now();
     int rc = loop_create(&t->loop);
@@ -225,9 +225,9 @@ static int run(struct trials *t, hf_dur most)
     rc = resolver_create(t->loop, &t->resolver);
     if (rc < 0)
         goto error_loop;
-    loop_on_wake(t->loop, on_wake, t);
+    loop_on_wake(t->loop, trial_on_wake, t);
     t->keys_until = hf_time_add(now, hf_ns(most.ns / 2));
-    rc = begin(t, most);
+    rc = trial_begin(t, most);
     if (rc == HF_OK)
         rc = loop_timer_set(t->loop, &t->over, hf_time_add(now, most));
     if (rc == HF_OK)
@@ -247,15 +247,16 @@ error_loop:
 
 int trial_run(struct trial *trials, int count, hf_dur most)
 {
-    struct trials t = {.trial = trials, .count = count, .open = count, .over = {.fn = on_over}};
+    struct trials t = {
+        .trial = trials, .count = count, .open = count, .over = {.fn = trial_on_over}};
     int rc;
 
     if (count <= 0)
         return HF_OK;
     for (int i = 0; i < count; i++)
-        forget(&trials[i], most);
+        trial_forget(&trials[i], most);
     t.links = calloc((size_t)count, sizeof(struct link *));
-    rc = t.links ? run(&t, most) : HF_ENOMEM;
+    rc = t.links ? trial_run_loop(&t, most) : HF_ENOMEM;
     free(t.links);
     for (int i = 0; i < count && rc < 0; i++)
         snprintf(trials[i].text, sizeof(trials[i].text), "%s", hf_status_text(rc));

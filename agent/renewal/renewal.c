@@ -32,7 +32,7 @@
 
 /* (!) Between two turns: nothing points into the configuration before after this. Leases keep the times of
  * their own TTL. */
-static void take_order(struct renewal *r, struct config_order *order) IN_RENEWAL_THREAD
+static void renewal_take_order(struct renewal *r, struct config_order *order) IN_RENEWAL_THREAD
 {
     r->config = order->config;
     for (int i = 0; i < r->n; i++) {
@@ -44,7 +44,7 @@ static void take_order(struct renewal *r, struct config_order *order) IN_RENEWAL
 
 /* --- messages --------------------------------------------------------------------------------- */
 
-static void on_stop(struct renewal *r)
+static void renewal_on_stop(struct renewal *r)
 {
     hf_time now = clock_now(), over = releaser_attempts_over(r->releaser);
 
@@ -57,7 +57,7 @@ static void on_stop(struct renewal *r)
         loop_stop(r->loop);
 }
 
-static void on_message(struct renewal *r, const struct message *message) IN_RENEWAL_THREAD
+static void renewal_on_message(struct renewal *r, const struct message *message) IN_RENEWAL_THREAD
 {
     struct lease *lease = renewal_find(r, message->slot, message->generation);
 
@@ -99,10 +99,10 @@ static void on_message(struct renewal *r, const struct message *message) IN_RENE
         renewal_told(&r->node[message->node_number], message);
         break;
     case MSG_STOP:
-        on_stop(r);
+        renewal_on_stop(r);
         break;
     case MSG_CONFIG:
-        take_order(r, message->order);
+        renewal_take_order(r, message->order);
         break;
     case MSG_FLEET:
         renewal_take_fleet(r, message->fleet, message->here);
@@ -118,7 +118,7 @@ static void on_message(struct renewal *r, const struct message *message) IN_RENE
     }
 }
 
-static void take_messages(struct renewal *r) IN_RENEWAL_THREAD
+static void renewal_take_messages(struct renewal *r) IN_RENEWAL_THREAD
 {
     struct message *message;
 
@@ -126,7 +126,7 @@ static void take_messages(struct renewal *r) IN_RENEWAL_THREAD
         message = mailbox_take(&r->agent->to_renewal);
         if (!message)
             return;
-        on_message(r, message);
+        renewal_on_message(r, message);
         free(message);
     }
     loop_wake(r->loop);
@@ -135,7 +135,7 @@ static void take_messages(struct renewal *r) IN_RENEWAL_THREAD
 /* --- the loop --------------------------------------------------------------------------------- */
 
 /* Stopped, suspended with the host, or without CPU: else hardly more than BEAT passes between turns. */
-static void look_for_gap(struct renewal *r, hf_time now)
+static void renewal_look_for_gap(struct renewal *r, hf_time now)
 {
     hf_dur gap = hf_time_since(now, r->turn);
 
@@ -151,29 +151,29 @@ static void look_for_gap(struct renewal *r, hf_time now)
 
 /* (!) First in every turn, before any descriptor: a lease that the clock has ended is over, whatever
  * an answer says. */
-static void on_turn(void *arg, hf_time now)
+static void renewal_on_turn(void *arg, hf_time now)
 {
     struct renewal *r = arg;
 
     is_renewal_thread();
-    look_for_gap(r, now);
+    renewal_look_for_gap(r, now);
     r->turn = now;
     atomic_store_explicit(&r->agent->table.header->renewal_beat_ns, now.ns, memory_order_relaxed);
     renewal_tick(r, now);
     renewal_refresh(r, now);
 }
 
-static void on_wake(void *arg)
+static void renewal_on_wake(void *arg)
 {
     struct renewal *r = arg;
 
     is_renewal_thread();
-    take_messages(r);
+    renewal_take_messages(r);
     resolver_deliver(r->resolver);
 }
 
 /* Last in every turn: all that the turn wrote leaves together. */
-static bool on_idle(void *arg)
+static bool renewal_on_idle(void *arg)
 {
     struct renewal *r = arg;
     hf_time next, now;
@@ -197,19 +197,19 @@ static bool on_idle(void *arg)
 }
 
 /* Only a turn of the loop is wanted. */
-static void on_wake_timer(struct loop_timer *timer, hf_time now)
+static void renewal_on_wake_timer(struct loop_timer *timer, hf_time now)
 {
     (void)timer;
     (void)now;
 }
 
-static void on_finished(struct loop_timer *timer, hf_time now)
+static void renewal_on_finished(struct loop_timer *timer, hf_time now)
 {
     (void)now;
     loop_stop(HF_CONTAINER(timer, struct renewal, finished)->loop);
 }
 
-static void *thread_main(void *arg)
+static void *renewal_thread_main(void *arg)
 {
     struct renewal *r = arg;
 
@@ -219,7 +219,7 @@ static void *thread_main(void *arg)
     rcu_register_thread();
     /* Leases of an earlier agent come first: their votes were given under the sentinels in the node
      * records. */
-    take_messages(r);
+    renewal_take_messages(r);
     for (int i = 0; i < r->n; i++)
         link_start(r->node[i].link);
     loop_run(r->loop);
@@ -230,14 +230,14 @@ static void *thread_main(void *arg)
 /* --- start and end ---------------------------------------------------------------------------- */
 
 /* A place for each possible lease, so that no queue ever has to grow. */
-static int heap_reserve(struct heap *heap, uint32_t capacity)
+static int renewal_heap_reserve(struct heap *heap, uint32_t capacity)
 {
     heap->room = (size_t)capacity + 1;
     heap->items = calloc(heap->room, sizeof(struct heap_item *));
     return heap->items ? HF_OK : HF_ENOMEM;
 }
 
-static int cohorts_reserve(struct cohorts *c, uint32_t capacity)
+static int renewal_cohorts_reserve(struct cohorts *c, uint32_t capacity)
 {
     c->room = cohorts_room(capacity);
     c->all = calloc(c->room, sizeof(*c->all));
@@ -247,10 +247,12 @@ static int cohorts_reserve(struct cohorts *c, uint32_t capacity)
     c->free_singles = calloc(capacity, sizeof(*c->free_singles));
     if (!c->all || !c->free || !c->home || !c->singles || !c->free_singles)
         return HF_ENOMEM;
-    return heap_reserve(&c->heap, c->room) == HF_OK ? heap_reserve(&c->alone, capacity) : HF_ENOMEM;
+    return renewal_heap_reserve(&c->heap, c->room) == HF_OK
+               ? renewal_heap_reserve(&c->alone, capacity)
+               : HF_ENOMEM;
 }
 
-static void cohorts_release(struct cohorts *c)
+static void renewal_cohorts_release(struct cohorts *c)
 {
     free(c->all);
     free(c->free);
@@ -261,7 +263,7 @@ static void cohorts_release(struct cohorts *c)
     free(c->alone.items);
 }
 
-static int slots_reserve(struct renewal *r, uint32_t capacity)
+static int renewal_slots_reserve(struct renewal *r, uint32_t capacity)
 {
     r->slots = calloc(capacity, sizeof(*r->slots));
     r->by_key.buckets = chains_buckets(capacity);
@@ -290,8 +292,8 @@ int renewal_create(struct agent *agent, struct renewal **ret_renewal) BEFORE_OR_
     r->age_least = timing_age(hf_ms(agent->config->ttl_longest_ms));
     r->started = clock_now();
     r->turn = HF_TIME_PAST;
-    r->wake.fn = on_wake_timer;
-    r->finished.fn = on_finished;
+    r->wake.fn = renewal_on_wake_timer;
+    r->finished.fn = renewal_on_finished;
     if (getrandom(&r->random, sizeof(r->random), 0) != sizeof(r->random) || r->random == 0)
         r->random = 1;
     phases_init(&r->phases, renewal_random(r));
@@ -305,12 +307,12 @@ int renewal_create(struct agent *agent, struct renewal **ret_renewal) BEFORE_OR_
     mailbox_init(&agent->to_renewal, r->loop);
     rc = resolver_create(r->loop, &r->resolver);
     if (rc == HF_OK)
-        rc = cohorts_reserve(&r->looks, agent->table.capacity);
+        rc = renewal_cohorts_reserve(&r->looks, agent->table.capacity);
     if (rc == HF_OK)
-        rc = slots_reserve(r, agent->table.capacity);
+        rc = renewal_slots_reserve(r, agent->table.capacity);
     renewal_fleet_begin(r);
     for (int i = 0; i < r->n && rc == HF_OK; i++) {
-        rc = cohorts_reserve(&r->node[i].renewals, agent->table.capacity);
+        rc = renewal_cohorts_reserve(&r->node[i].renewals, agent->table.capacity);
         if (rc == HF_OK)
             rc = renewal_node_begin(r, i);
         links[i] = r->node[i].link;
@@ -322,9 +324,9 @@ int renewal_create(struct agent *agent, struct renewal **ret_renewal) BEFORE_OR_
         renewal_destroy(r);
         return rc;
     }
-    loop_on_turn(r->loop, on_turn, r);
-    loop_on_wake(r->loop, on_wake, r);
-    loop_on_idle(r->loop, on_idle, r);
+    loop_on_turn(r->loop, renewal_on_turn, r);
+    loop_on_wake(r->loop, renewal_on_wake, r);
+    loop_on_idle(r->loop, renewal_on_idle, r);
     *ret_renewal = r;
     return HF_OK;
 }
@@ -338,7 +340,7 @@ int renewal_start(struct renewal *r)
 
     sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the main thread's */
-    rc = thread_start("renewal", thread_main, r, &r->thread);
+    rc = thread_start("renewal", renewal_thread_main, r, &r->thread);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc < 0)
         return rc;
@@ -367,8 +369,8 @@ void renewal_destroy(struct renewal *r)
     mailbox_fini(&r->agent->to_renewal);
     loop_destroy(r->loop);
     for (int i = 0; i < r->n; i++)
-        cohorts_release(&r->node[i].renewals);
-    cohorts_release(&r->looks);
+        renewal_cohorts_release(&r->node[i].renewals);
+    renewal_cohorts_release(&r->looks);
     free(r->slots);
     free(r->by_key.first);
     free(r->rivals.words);

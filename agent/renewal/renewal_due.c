@@ -64,13 +64,13 @@ void renewal_fetch(const struct renewal *r, const uint32_t *slots, size_t count)
 
 /* --- the queues ------------------------------------------------------------------------------- */
 
-static bool wants_heal(const struct lease *lease, int node)
+static bool due_wants_heal(const struct lease *lease, int node)
 {
     return lease->fsm.heal_wanted >> node & 1;
 }
 
 /* Most leases have the TTL of the lease before. */
-static const struct timing *timing_for(struct renewal *r, hf_dur ttl)
+static const struct timing *due_timing_for(struct renewal *r, hf_dur ttl)
 {
     if (r->timing.ttl.ns != ttl.ns)
         r->timing = timing_of(ttl);
@@ -79,7 +79,7 @@ static const struct timing *timing_for(struct renewal *r, hf_dur ttl)
 
 /* Whether there is anything to be planned: not while a command is under way, nor on a node that does not count by the
  * fleet's record. */
-static bool may_plan(const struct renewal_node *node, const struct lease *lease)
+static bool due_may_plan(const struct renewal_node *node, const struct lease *lease)
 {
     return lease_fsm_renews(&lease->fsm) && !lease_node(lease, node->number)->in_flight &&
            node->renewal->config->counting >> node->number & 1;
@@ -91,26 +91,26 @@ void renewal_schedule(struct renewal_node *node, struct lease *lease, hf_time at
     struct lease_node *ln = lease_node(lease, node->number);
     hf_time d = lease_fsm_d(&lease->fsm, node->number);
 
-    if (!may_plan(node, lease))
+    if (!due_may_plan(node, lease))
         return;
     /* (!) Of a lease that had a longer TTL before ttl_max of the fleet went down: its key is never made to end before d,
      * on which its holder may count. */
     if (d.ns != HF_TIME_PAST.ns)
-        at = hf_time_max(at, hf_time_sub(d, timing_for(r, hf_ms(lease->ttl_ms))->span));
-    ln->heal = wants_heal(lease, node->number);
+        at = hf_time_max(at, hf_time_sub(d, due_timing_for(r, hf_ms(lease->ttl_ms))->span));
+    ln->heal = due_wants_heal(lease, node->number);
     cohorts_put_alone(&node->renewals, lease->slot, at);
 }
 
 /* A lease is renewed on one node after the other: notices from all nodes at once look like a release to
  * the waiters of other hosts. */
-static hf_dur apart(int nodes)
+static hf_dur due_apart(int nodes)
 {
     return hf_ns(nodes * RENEWALS_APART.ns);
 }
 
 /* The time that follows from when it is due on another node, if that is soon enough. */
-static hf_time time_by_others(const struct renewal_node *node, const struct lease *lease,
-                              const struct timing *timing, hf_time a)
+static hf_time due_time_by_others(const struct renewal_node *node, const struct lease *lease,
+                                  const struct timing *timing, hf_time a)
 {
     const struct renewal *r = node->renewal;
 
@@ -119,7 +119,7 @@ static hf_time time_by_others(const struct renewal_node *node, const struct leas
 
         if (at.ns == HF_TIME_NEVER.ns)
             continue;
-        at = hf_time_add(at, apart(node->number - i));
+        at = hf_time_add(at, due_apart(node->number - i));
         if (phases_fits(timing, a, at))
             return at;
     }
@@ -127,8 +127,8 @@ static hf_time time_by_others(const struct renewal_node *node, const struct leas
 }
 
 /* For a lease with a time of its own. */
-static hf_time new_time(const struct renewal_node *node, const struct timing *timing, hf_time a,
-                        hf_dur late) IN_RENEWAL_THREAD
+static hf_time due_new_time(const struct renewal_node *node, const struct timing *timing, hf_time a,
+                            hf_dur late) IN_RENEWAL_THREAD
 {
     struct renewal *r = node->renewal;
     hf_time at;
@@ -139,20 +139,20 @@ static hf_time new_time(const struct renewal_node *node, const struct timing *ti
                            hf_dur_scale(timing->renew_jitter, 1, 32));
     else
         at = phases_next(&r->phases, timing, a, late, RENEW_KEYS, r->held);
-    return hf_time_add(at, apart(node->number));
+    return hf_time_add(at, due_apart(node->number));
 }
 
 void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late)
 {
-    const struct timing *timing = timing_for(node->renewal, hf_ms(lease->ttl_ms));
+    const struct timing *timing = due_timing_for(node->renewal, hf_ms(lease->ttl_ms));
     hf_time at;
 
-    if (!may_plan(node, lease))
+    if (!due_may_plan(node, lease))
         return;
-    at = time_by_others(node, lease, timing, a);
+    at = due_time_by_others(node, lease, timing, a);
     if (at.ns == HF_TIME_NEVER.ns)
-        at = new_time(node, timing, a, late);
-    if (!wants_heal(lease, node->number)) {
+        at = due_new_time(node, timing, a, late);
+    if (!due_wants_heal(lease, node->number)) {
         cohorts_remove(&node->renewals, lease->slot);
         if (cohorts_add(&node->renewals, lease->slot, at))
             return;
@@ -162,7 +162,7 @@ void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_
 
 /* The leases of a restarted node all wait for one moment: they are then sent at the pace of a full
  * agent's. */
-static hf_dur young_spread(const struct renewal *r, const struct timing *timing)
+static hf_dur due_young_spread(const struct renewal *r, const struct timing *timing)
 {
     return hf_dur_min(hf_ns(r->held * YOUNG_APART.ns), hf_dur_scale(timing->ttl, 1, 6));
 }
@@ -170,16 +170,16 @@ static hf_dur young_spread(const struct renewal *r, const struct timing *timing)
 void renewal_plan_young(struct renewal_node *node, struct lease *lease, hf_time a)
 {
     struct renewal *r = node->renewal;
-    const struct timing *timing = timing_for(r, hf_ms(lease->ttl_ms));
+    const struct timing *timing = due_timing_for(r, hf_ms(lease->ttl_ms));
     hf_time at = renewal_counts_from(node, lease);
 
     if (hf_time_before(hf_time_add(a, timing->renew_after), at)) {
         renewal_plan(node, lease, a, hf_ns(0)); /* the vote must be kept until then */
         return;
     }
-    at = hf_time_add(at, draw_within(young_spread(r, timing), renewal_random(r)));
+    at = hf_time_add(at, draw_within(due_young_spread(r, timing), renewal_random(r)));
     at = hf_time_floor(hf_time_add(at, PHASES_GRID), PHASES_GRID);
-    if (!may_plan(node, lease))
+    if (!due_may_plan(node, lease))
         return;
     cohorts_remove(&node->renewals, lease->slot);
     if (!cohorts_add(&node->renewals, lease->slot, at))
@@ -226,20 +226,20 @@ void renewal_hurry_heals(struct renewal_node *node)
 
 /* --- notices ---------------------------------------------------------------------------------- */
 
-static uint32_t key_hash(const struct renewal *r, const void *key, size_t key_len)
+static uint32_t due_key_hash(const struct renewal *r, const void *key, size_t key_len)
 {
     return hf_name_hash(r->hash_key, key, key_len);
 }
 
 void renewal_watch(struct renewal *r, struct lease *lease)
 {
-    chains_add(&r->by_key, key_hash(r, lease_key(lease), lease->key_len), lease->slot);
+    chains_add(&r->by_key, due_key_hash(r, lease_key(lease), lease->key_len), lease->slot);
     r->held++;
 }
 
 void renewal_unwatch(struct renewal *r, const struct lease *lease)
 {
-    chains_remove(&r->by_key, key_hash(r, lease_key(lease), lease->key_len), lease->slot);
+    chains_remove(&r->by_key, due_key_hash(r, lease_key(lease), lease->key_len), lease->slot);
     r->held--;
 }
 
@@ -300,7 +300,7 @@ void renewal_noticed(struct link *link, const void *key, size_t key_len, void *a
                 renewal_hurry(node, r->slots[s].lease, now);
         return;
     }
-    for (uint32_t at = chains_first(&r->by_key, key_hash(r, key, key_len)); at;
+    for (uint32_t at = chains_first(&r->by_key, due_key_hash(r, key, key_len)); at;
          at = chains_next(&r->by_key, at)) {
         struct lease *lease = r->slots[at - 1].lease;
 

@@ -13,8 +13,8 @@
 
 /* All that is known of the token is kept: votes, what is due on each node, what is unanswered there.
  * Commands sent for the old generation are answered for the new one (renewal_find_token). */
-static void take_over(struct renewal *r, struct lease *from, struct lease *to,
-                      const struct handoff *h)
+static void renewal_handoff_take_over(struct renewal *r, struct lease *from, struct lease *to,
+                                      const struct handoff *h)
 {
     hf_assert(r->slots[from->slot].lease == from && to->slot == from->slot, "slots %u, %u",
               (unsigned)from->slot, (unsigned)to->slot);
@@ -35,7 +35,8 @@ static void take_over(struct renewal *r, struct lease *from, struct lease *to,
     r->slots[to->slot].lease = to; /* the slot's doubts belong to the token */
 }
 
-static void publish(struct renewal *r, const struct lease *to, uint32_t text_off, hf_time now)
+static void renewal_handoff_publish(struct renewal *r, const struct lease *to, uint32_t text_off,
+                                    hf_time now)
 {
     struct hf_slot_identity id = {.generation = to->generation,
                                   .pid = to->pid,
@@ -53,7 +54,7 @@ static void publish(struct renewal *r, const struct lease *to, uint32_t text_off
                     (uint32_t)lease_fsm_votes(&to->fsm, now));
 }
 
-static void answer(struct renewal *r, struct handoff *h)
+static void renewal_handoff_answer(struct renewal *r, struct handoff *h)
 {
     struct message *message = message_new(MSG_HANDED_OVER);
 
@@ -61,23 +62,23 @@ static void answer(struct renewal *r, struct handoff *h)
     mailbox_post(&r->agent->to_broker, message);
 }
 
-static void carry_out(struct renewal *r, struct lease *from, struct handoff *h,
-                      hf_time now) IN_RENEWAL_THREAD
+static void renewal_handoff_carry_out(struct renewal *r, struct lease *from, struct handoff *h,
+                                      hf_time now) IN_RENEWAL_THREAD
 {
     struct lease *to = h->to;
 
-    take_over(r, from, to, h);
+    renewal_handoff_take_over(r, from, to, h);
     /* (!) In this order: after a kill the next agent gives the lease to the new holder or to nobody, and
      * the two are never valid together. */
     journal_put_holder(r->agent->journal, to->slot, &h->owner);
     lease_journal(r->agent, to, JOURNAL_HANDOFF);
     hf_slot_withdraw(&r->agent->table.slots[to->slot]);
-    publish(r, to, h->text_off, now);
+    renewal_handoff_publish(r, to, h->text_off, now);
     h->valid = to->fsm.valid;
     h->voting = event_handed_over(r->agent, from, h->reason);
     atomic_store(&from->valid_ns, 0);
     atomic_store(&from->state, (uint8_t)HF_SLOT_ENDED);
-    answer(r, h);
+    renewal_handoff_answer(r, h);
     renewal_begin_beats(r, to, now);
     renewal_count(r, HF_COUNTER_RELEASES, 1);
 }
@@ -95,13 +96,13 @@ void renewal_hand_over(struct renewal *r, struct handoff *h)
         h->verdict = handoff_judge(&facts);
     }
     if (h->verdict == HANDOFF_YES) {
-        carry_out(r, from, h, now);
+        renewal_handoff_carry_out(r, from, h, now);
         return;
     }
     {
         enum hf_loss_reason reason = h->reason;
 
-        answer(r, h); /* the hand-off is the broker's from here on */
+        renewal_handoff_answer(r, h); /* the hand-off is the broker's from here on */
         if (from)
             renewal_release(r, from, reason);
     }

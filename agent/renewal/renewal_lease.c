@@ -21,7 +21,7 @@
 #define LOSSES_TOLD 100 /* lines a second; the counters count all */
 
 /* A lease that this thread has. */
-static void check(const struct renewal *r, const struct lease *lease)
+static void lease_check(const struct renewal *r, const struct lease *lease)
 {
     hf_assert(lease->slot < r->agent->table.capacity, "slot %u", (unsigned)lease->slot);
     hf_assert(r->slots[lease->slot].lease == lease, "slot %u, generation %u, state %d",
@@ -34,14 +34,14 @@ static void check(const struct renewal *r, const struct lease *lease)
               (int)lease->fsm.state);
 }
 
-static struct hf_slot *slot_of(struct renewal *r, const struct lease *lease)
+static struct hf_slot *lease_slot_of(struct renewal *r, const struct lease *lease)
 {
     return &r->agent->table.slots[lease->slot];
 }
 
 /* --- what others see -------------------------------------------------------------------------- */
 
-static uint32_t flags_of(const struct renewal *r, const struct lease *lease)
+static uint32_t lease_flags_of(const struct renewal *r, const struct lease *lease)
 {
     uint32_t flags = 0;
 
@@ -54,9 +54,10 @@ static uint32_t flags_of(const struct renewal *r, const struct lease *lease)
     return flags;
 }
 
-static void mark_slot(struct renewal *r, struct lease *lease)
+static void lease_mark_slot(struct renewal *r, struct lease *lease)
 {
-    hf_slot_mark(slot_of(r, lease), lease->fsm.state, flags_of(r, lease), lease->fsm.reason);
+    hf_slot_mark(lease_slot_of(r, lease), lease->fsm.state, lease_flags_of(r, lease),
+                 lease->fsm.reason);
 }
 
 static void renewal_tell_broker(struct renewal *r, struct lease *lease,
@@ -74,7 +75,7 @@ static void renewal_tell_broker(struct renewal *r, struct lease *lease,
 
 /* --- timers ----------------------------------------------------------------------------------- */
 
-static hf_time next_event(const struct lease *lease)
+static hf_time lease_next_event(const struct lease *lease)
 {
     hf_time next = lease_fsm_next(&lease->fsm);
 
@@ -85,7 +86,7 @@ static hf_time next_event(const struct lease *lease)
 
 /* Makes sure that the lease is looked at early enough. Each renewal moves the time later, so the time is
  * seldom kept exactly, or moved: a lease that is looked at too early is queued again. */
-static bool looked_at(struct renewal *r, const struct lease *lease, hf_time at)
+static bool lease_looked_at(struct renewal *r, const struct lease *lease, hf_time at)
 {
     hf_dur ttl = hf_ms(lease->ttl_ms), grid = hf_dur_scale(ttl, 1, 32);
 
@@ -101,7 +102,7 @@ static void renewal_set_timer(struct renewal *r, struct lease *lease, hf_time at
 {
     bool never = at.ns >= HF_TIME_NEVER.ns;
 
-    if (!never && !lease_is_over(lease) && looked_at(r, lease, at))
+    if (!never && !lease_is_over(lease) && lease_looked_at(r, lease, at))
         return;
     if (never)
         cohorts_remove(&r->looks, lease->slot);
@@ -112,7 +113,7 @@ static void renewal_set_timer(struct renewal *r, struct lease *lease, hf_time at
 /* --- the keys of a lease that is over ---------------------------------------------------------- */
 
 /* Nothing is left to do: the lease goes back to the broker. */
-static void hand_back(struct renewal *r, struct lease *lease) IN_RENEWAL_THREAD
+static void lease_hand_back(struct renewal *r, struct lease *lease) IN_RENEWAL_THREAD
 {
     hf_assert(lease_is_over(lease), "slot %u, state %d", (unsigned)lease->slot,
               (int)lease->fsm.state);
@@ -126,7 +127,7 @@ static void hand_back(struct renewal *r, struct lease *lease) IN_RENEWAL_THREAD
     renewal_tell_broker(r, lease, MSG_ENDED);
 }
 
-static void on_released(const struct release_outcome *outcome, void *arg, void *owner)
+static void lease_on_released(const struct release_outcome *outcome, void *arg, void *owner)
 {
     struct lease *lease = arg;
     struct renewal *r = owner;
@@ -135,7 +136,7 @@ static void on_released(const struct release_outcome *outcome, void *arg, void *
     if (r->closing)
         return;
     lease_found(lease, outcome->gone);
-    hand_back(r, lease);
+    lease_hand_back(r, lease);
 }
 
 /* The allowance in d is 1 % of T and 2 ms, and the node's clock may be slow by as much. (!) Not before V, whatever became
@@ -160,8 +161,8 @@ bool renewal_release_counts(int node, const struct link_reply *reply, void *owne
            hf_time_reached(reply->sent, age_due(&n->age, quarantine, false));
 }
 
-static struct release_order order_of(struct renewal *r, const struct lease *lease, uint32_t nodes,
-                                     hf_time now)
+static struct release_order lease_order_of(struct renewal *r, const struct lease *lease,
+                                           uint32_t nodes, hf_time now)
 {
     const struct renewal_slot *slot = &r->slots[lease->slot];
     struct release_order order = release_order_of(lease, nodes);
@@ -175,7 +176,7 @@ static struct release_order order_of(struct renewal *r, const struct lease *leas
 static void renewal_release_keys(struct renewal *r, struct lease *lease,
                                  hf_time now) IN_RENEWAL_THREAD
 {
-    struct release_order order = order_of(r, lease, renewal_all_nodes(r), now);
+    struct release_order order = lease_order_of(r, lease, renewal_all_nodes(r), now);
 
     hf_assert(lease_is_over(lease) && !lease->releasing, "slot %u, state %d, releasing %d",
               (unsigned)lease->slot, (int)lease->fsm.state, lease->releasing);
@@ -183,7 +184,7 @@ static void renewal_release_keys(struct renewal *r, struct lease *lease,
               (unsigned)lease->slot, (unsigned)lease->generation);
     if (lease->fsm.state == HF_SLOT_ENDED)
         release_order_judge(&order, lease->fsm.valid);
-    release_order_tell(&order, on_released, lease);
+    release_order_tell(&order, lease_on_released, lease);
     renewal_set_timer(r, lease, HF_TIME_NEVER);
     lease->releasing = true;
     if (releaser_start(r->releaser, &order) != HF_OK) {
@@ -196,12 +197,13 @@ static void renewal_release_keys(struct renewal *r, struct lease *lease,
 static void renewal_lapsed(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD
 {
     const struct renewal_slot *slot = &r->slots[lease->slot];
-    struct release_order order = order_of(r, lease, (uint32_t)(slot->doubt | slot->broken), now);
+    struct release_order order =
+        lease_order_of(r, lease, (uint32_t)(slot->doubt | slot->broken), now);
 
     hf_assert(!lease->releasing, "slot %u, state %d", (unsigned)lease->slot, (int)lease->fsm.state);
     if (order.nodes)
         (void)releaser_start(r->releaser, &order);
-    hand_back(r, lease);
+    lease_hand_back(r, lease);
 }
 
 void renewal_undo(struct renewal_node *node, const void *key, size_t key_len,
@@ -216,7 +218,7 @@ void renewal_undo(struct renewal_node *node, const void *key, size_t key_len,
 /* --- the end ----------------------------------------------------------------------------------- */
 
 /* Whether it may have a log line: losses that holders can cause at will get few, and each user has its own. */
-static bool may_tell(struct renewal *r, const struct lease *lease, hf_time now)
+static bool lease_may_tell(struct renewal *r, const struct lease *lease, hf_time now)
 {
     unsigned share = share_of(&r->agent->loss_shares, lease->uid);
 
@@ -226,21 +228,22 @@ static bool may_tell(struct renewal *r, const struct lease *lease, hf_time now)
 }
 
 /* It is LOSING, and may be released before it is lost: then no other line tells of it. */
-static void say_losing(struct renewal *r, const struct lease *lease, hf_time now)
+static void lease_say_losing(struct renewal *r, const struct lease *lease, hf_time now)
 {
     char name[4 * HF_NAME_MAX + 1];
     int64_t left_ms = hf_dur_ms(hf_time_since(lease->fsm.valid, now));
 
     losses_count(&r->agent->table, lease->fsm.reason);
-    if (may_tell(r, lease, now))
+    if (lease_may_tell(r, lease, now))
         log_warn(
             "losing: %s: %s; it is lost in %" PRId64 " ms (pid %" PRIu32 ", fence %" PRIu64 ")",
             log_name(lease_name(lease), lease->name_len, name, sizeof(name)),
             hf_loss_text(lease->fsm.reason), left_ms > 0 ? left_ms : 0, lease->pid, lease->fence);
 }
 
-static void end_lease(struct renewal *r, struct lease *lease, const struct lease_before *before,
-                      hf_time now, bool reaped) IN_RENEWAL_THREAD
+static void lease_end_lease(struct renewal *r, struct lease *lease,
+                            const struct lease_before *before, hf_time now,
+                            bool reaped) IN_RENEWAL_THREAD
 {
     bool lost = lease->fsm.state == HF_SLOT_LOST;
 
@@ -253,7 +256,7 @@ static void end_lease(struct renewal *r, struct lease *lease, const struct lease
         renewal_count(r, HF_COUNTER_RELEASES, 1);
     else if (before->state != HF_SLOT_LOSING)
         losses_count(&r->agent->table, lease->fsm.reason);
-    if (lost && may_tell(r, lease, now)) {
+    if (lost && lease_may_tell(r, lease, now)) {
         char name[HF_NAME_MAX + 1];
 
         log_warn("lost: %s: %s", log_name(lease_name(lease), lease->name_len, name, sizeof(name)),
@@ -271,8 +274,8 @@ static void end_lease(struct renewal *r, struct lease *lease, const struct lease
 /* --- actions ---------------------------------------------------------------------------------- */
 
 /* How near V came before a renewal moved it on. */
-static void measure_margin(struct renewal *r, const struct lease *lease, hf_time previous,
-                           hf_time now)
+static void lease_measure_margin(struct renewal *r, const struct lease *lease, hf_time previous,
+                                 hf_time now)
 {
     hf_dur left = hf_time_since(previous, now);
 
@@ -284,7 +287,7 @@ static void measure_margin(struct renewal *r, const struct lease *lease, hf_time
 
 /* (!) The d_i are journaled before the check word is raised, and the clock is read afterwards. It is read
  * before as well, so that a kill in between can hardly leave a word that was raised too late. */
-static unsigned extend(struct renewal *r, struct lease *lease, hf_time previous)
+static unsigned lease_extend(struct renewal *r, struct lease *lease, hf_time previous)
 {
     unsigned actions;
     hf_time now;
@@ -296,58 +299,58 @@ static unsigned extend(struct renewal *r, struct lease *lease, hf_time previous)
     actions = lease_fsm_confirm(&lease->fsm, previous, now);
     if (actions & (LEASE_ACT_LOST | LEASE_ACT_ENDED))
         return actions;
-    hf_slot_extend(slot_of(r, lease), lease->fsm.valid,
+    hf_slot_extend(lease_slot_of(r, lease), lease->fsm.valid,
                    (uint32_t)lease_fsm_votes(&lease->fsm, now));
     atomic_store_explicit(&lease->valid_ns, lease->fsm.valid.ns, memory_order_relaxed);
-    measure_margin(r, lease, previous, now);
+    lease_measure_margin(r, lease, previous, now);
     return actions | lease_fsm_confirm(&lease->fsm, previous, clock_now());
 }
 
-static void carry_out(struct renewal *r, struct lease *lease, unsigned actions,
-                      const struct lease_before *before, bool reaped) IN_RENEWAL_THREAD
+static void lease_carry_out(struct renewal *r, struct lease *lease, unsigned actions,
+                            const struct lease_before *before, bool reaped) IN_RENEWAL_THREAD
 {
     ABOUT_LOCK(lease_name(lease), lease->name_len);
 
-    check(r, lease);
+    lease_check(r, lease);
     hf_assert(before->state != HF_SLOT_LOST && before->state != HF_SLOT_ENDED,
               "state %d before, actions %x", (int)before->state, actions);
     if (actions & LEASE_ACT_EXTEND) {
-        actions |= extend(r, lease, before->valid);
+        actions |= lease_extend(r, lease, before->valid);
         if (!(actions & (LEASE_ACT_LOST | LEASE_ACT_ENDED)) &&
             hf_time_before(lease->fsm.valid, before->valid) && !(actions & LEASE_ACT_STATE))
             renewal_tell_broker(r, lease, MSG_CHANGED);
     }
     if (actions & (LEASE_ACT_LOST | LEASE_ACT_ENDED)) {
-        end_lease(r, lease, before, clock_now(), reaped);
+        lease_end_lease(r, lease, before, clock_now(), reaped);
         return;
     }
     if (actions & LEASE_ACT_WITHDRAW)
-        hf_slot_withdraw(slot_of(r, lease));
+        hf_slot_withdraw(lease_slot_of(r, lease));
     if (actions & LEASE_ACT_STATE) {
         if (lease->fsm.state == HF_SLOT_LOSING)
             lease_journal(r->agent, lease, JOURNAL_HELD); /* final, for the next agent too */
         atomic_store_explicit(&lease->state, (uint8_t)lease->fsm.state, memory_order_relaxed);
-        mark_slot(r, lease);
+        lease_mark_slot(r, lease);
         renewal_tell_broker(r, lease, MSG_CHANGED);
         if (lease->fsm.state == HF_SLOT_LOSING)
-            say_losing(r, lease, clock_now());
+            lease_say_losing(r, lease, clock_now());
     }
     events_of_lease(r->agent, lease, before);
     if (!lease_fsm_renews(&lease->fsm))
         renewal_unschedule(r, lease);
-    renewal_set_timer(r, lease, next_event(lease));
+    renewal_set_timer(r, lease, lease_next_event(lease));
 }
 
 void renewal_act(struct renewal *r, struct lease *lease, unsigned actions,
                  const struct lease_before *before)
 {
     if (actions)
-        carry_out(r, lease, actions, before, false);
+        lease_carry_out(r, lease, actions, before, false);
 }
 
 /* --- events ----------------------------------------------------------------------------------- */
 
-static uint32_t beats_seen(const struct lease *lease)
+static uint32_t lease_beats_seen(const struct lease *lease)
 {
     const struct lease_extra *extra = lease_extra(lease);
 
@@ -355,34 +358,35 @@ static uint32_t beats_seen(const struct lease *lease)
 }
 
 /* Does what the clock and the holder's heartbeat require. */
-static unsigned look_after(const struct renewal *r, struct lease *lease, hf_time now)
+static unsigned lease_look_after(const struct renewal *r, struct lease *lease, hf_time now)
 {
     unsigned actions = r->away ? lease_fsm_tick_after(&lease->fsm, r->away_since, now)
                                : lease_fsm_tick(&lease->fsm, now);
 
     if (lease_beat(lease) && lease_fsm_renews(&lease->fsm) &&
         hf_time_reached(now, heartbeat_next(lease_beat(lease))) &&
-        heartbeat_look(lease_beat(lease), beats_seen(lease), now))
+        heartbeat_look(lease_beat(lease), lease_beats_seen(lease), now))
         actions |= lease_fsm_lose(&lease->fsm, HF_LOSS_HEARTBEAT, now);
     return actions | LEASE_ACT_TIMER;
 }
 
 /* D begins anew, with the count in the word now. */
-static void await_beats(struct lease *lease, hf_time now)
+static void lease_await_beats(struct lease *lease, hf_time now)
 {
     if (lease_beat(lease))
-        heartbeat_init(lease_beat(lease), hf_ms(lease_heartbeat_ms(lease)), beats_seen(lease), now);
+        heartbeat_init(lease_beat(lease), hf_ms(lease_heartbeat_ms(lease)), lease_beats_seen(lease),
+                       now);
 }
 
 void renewal_begin_beats(struct renewal *r, struct lease *lease, hf_time now)
 {
-    await_beats(lease, now);
-    renewal_set_timer(r, lease, next_event(lease));
+    lease_await_beats(lease, now);
+    renewal_set_timer(r, lease, lease_next_event(lease));
 }
 
-static void look_at(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD
+static void lease_look_at(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD
 {
-    hf_time next = next_event(lease);
+    hf_time next = lease_next_event(lease);
     struct lease_before before;
 
     if (!hf_time_reached(now, next)) {
@@ -392,7 +396,7 @@ static void look_at(struct renewal *r, struct lease *lease, hf_time now) IN_RENE
     before = lease_before(
         lease, -1,
         r->away && lease_fsm_missed(&lease->fsm, r->away_since, now) ? HF_LOSS_AWAY : HF_LOSS_NONE);
-    carry_out(r, lease, look_after(r, lease, now), &before, false);
+    lease_carry_out(r, lease, lease_look_after(r, lease, now), &before, false);
 }
 
 hf_time renewal_next_event(const struct renewal *r)
@@ -413,7 +417,7 @@ void renewal_tick(struct renewal *r, hf_time now)
         renewal_fetch(r, slots, count);
         for (size_t i = 0; i < count; i++) {
             hf_assert(r->slots[slots[i]].lease, "slot %u", (unsigned)slots[i]);
-            look_at(r, r->slots[slots[i]].lease, now);
+            lease_look_at(r, r->slots[slots[i]].lease, now);
         }
     }
     while ((first = cohorts_first_alone(&r->looks)) && hf_time_reached(now, first->item.at)) {
@@ -425,12 +429,13 @@ void renewal_tick(struct renewal *r, hf_time now)
             continue;
         }
         cohorts_remove(&r->looks, lease->slot);
-        look_at(r, lease, now);
+        lease_look_at(r, lease, now);
     }
 }
 
 /* The node's votes that were sent before this are void. */
-static void step(struct renewal_node *node, struct lease *lease, hf_time sent) IN_RENEWAL_THREAD
+static void lease_step(struct renewal_node *node, struct lease *lease,
+                       hf_time sent) IN_RENEWAL_THREAD
 {
     struct lease_before before = lease_before(lease, node->number, HF_LOSS_CLOCK);
     hf_time now = clock_now();
@@ -451,13 +456,13 @@ void renewal_stepped(struct renewal_node *node, hf_time sent)
     node->void_before = clock_now();
     for (uint32_t s = 0; s < r->slots_used; s++)
         if (r->slots[s].lease)
-            step(node, r->slots[s].lease, sent);
+            lease_step(node, r->slots[s].lease, sent);
 }
 
 /* The node's mark when a lease or a vote was granted. The broker counts sentinels by itself: changes that it
  * knew were told before the lease, so they are known here; changes that were found here while the broker
  * still had the lease came later. */
-static uint32_t mark_at(const struct renewal_node *node, hf_time granted)
+static uint32_t lease_mark_at(const struct renewal_node *node, hf_time granted)
 {
     return hf_time_before(granted, node->forgot) ? node->trust.mark - 1 : node->trust.mark;
 }
@@ -486,14 +491,15 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
     lease->releasing = false;
     lease->blamed = -1;
     lease->undescribed = (uint16_t)(fence_handoffs(lease->fence) ? renewal_all_nodes(r) : 0);
-    await_beats(lease, now);
+    lease_await_beats(lease, now);
     if (r->slots_used <= lease->slot)
         r->slots_used = lease->slot + 1;
     for (int i = 0; i < r->n; i++) {
         struct renewal_node *node = &r->node[i];
         struct lease_node *ln = lease_node(lease, i);
 
-        fsm->node[i].mark = (uint16_t)(readopted ? node->first_mark : mark_at(node, lease->since));
+        fsm->node[i].mark =
+            (uint16_t)(readopted ? node->first_mark : lease_mark_at(node, lease->since));
         /* An earlier agent's command, or an acquire without an answer, may have written there. */
         *ln = (struct lease_node){.written = readopted || lease_fsm_is_void(fsm, i)};
         if (lease_fsm_is_void(fsm, i))
@@ -506,11 +512,11 @@ void renewal_adopt(struct renewal *r, struct lease *lease, hf_time now)
     /* Votes that came after the grant are not shown yet. */
     if (!readopted && lease_fsm_votes(fsm, now) > fsm->q)
         actions |= LEASE_ACT_EXTEND;
-    carry_out(r, lease, lease_fsm_tick(fsm, now) | actions, &before, false);
+    lease_carry_out(r, lease, lease_fsm_tick(fsm, now) | actions, &before, false);
     /* (!) The broker may have had it when a step was found. */
     for (int i = 0; i < r->n && !readopted; i++)
         if (r->node[i].void_before.ns != HF_TIME_PAST.ns)
-            step(&r->node[i], lease, r->node[i].void_before);
+            lease_step(&r->node[i], lease, r->node[i].void_before);
 }
 
 bool renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum hit hit,
@@ -519,7 +525,7 @@ bool renewal_hit(struct renewal_node *node, struct lease *lease, hf_time a, enum
     struct lease_fsm *fsm = &lease->fsm;
     struct lease_before before = lease_before(lease, node->number, HF_LOSS_NONE);
     bool stood = before.vote.ns != HF_TIME_PAST.ns;
-    uint32_t mark = hit == HIT_GRANT ? mark_at(node, a) : node->trust.mark;
+    uint32_t mark = hit == HIT_GRANT ? lease_mark_at(node, a) : node->trust.mark;
     /* (!) If the node forgot, the grant's late vote dates from before that: agent/core/age.h. */
     bool counts = hit == HIT_GRANT ||
                   (!node->went_back[0] && hf_time_reached(a, renewal_counts_from(node, lease)));
@@ -543,7 +549,7 @@ void renewal_vote(struct renewal *r, struct lease *lease, int i, hf_time a)
 {
     struct renewal_node *node = &r->node[i];
 
-    check(r, lease);
+    lease_check(r, lease);
     hf_assert(i >= 0 && i < r->n, "node %d of %d", i, r->n);
     if (lease_is_over(lease)) {
         struct release_order order = release_order_of(lease, UINT32_C(1) << i);
@@ -561,9 +567,9 @@ void renewal_release(struct renewal *r, struct lease *lease, enum hf_loss_reason
     struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
     hf_time now = clock_now();
 
-    check(r, lease);
+    lease_check(r, lease);
     if (!lease_is_over(lease))
-        carry_out(r, lease, lease_fsm_release(&lease->fsm, reason, now), &before, true);
+        lease_carry_out(r, lease, lease_fsm_release(&lease->fsm, reason, now), &before, true);
     else if (!lease->releasing)
         renewal_release_keys(r, lease, now); /* a lost run whose tree is reaped now */
 }
@@ -573,7 +579,7 @@ void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason re
 {
     struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
 
-    check(r, lease);
+    lease_check(r, lease);
     before.by = by;
     if (reason == HF_LOSS_GUARDIAN)
         event_job(r->agent, lease, killing ? HF_EVENT_JOB_KILLED : HF_EVENT_JOB_STOPPED);
@@ -585,14 +591,14 @@ void renewal_abandon(struct renewal *r, struct lease *lease)
 {
     struct lease_before before = lease_before(lease, -1, HF_LOSS_NONE);
 
-    check(r, lease);
+    lease_check(r, lease);
     if (lease_is_over(lease))
         return;
     event_abandoned(r->agent, lease);
-    carry_out(r, lease, lease_fsm_abandon(&lease->fsm, clock_now()) | LEASE_ACT_TIMER, &before,
-              false);
+    lease_carry_out(r, lease, lease_fsm_abandon(&lease->fsm, clock_now()) | LEASE_ACT_TIMER,
+                    &before, false);
     if (!lease_is_over(lease))
-        mark_slot(r, lease);
+        lease_mark_slot(r, lease);
 }
 
 void renewal_bind_beats(struct renewal *r, struct lease *lease, struct beats *beats)

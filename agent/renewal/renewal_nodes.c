@@ -14,7 +14,7 @@
 
 /* --- trust ------------------------------------------------------------------------------------ */
 
-static void tell_trust(struct renewal_node *node, unsigned events)
+static void nodes_tell_trust(struct renewal_node *node, unsigned events)
 {
     struct message *message;
 
@@ -32,19 +32,20 @@ static void tell_trust(struct renewal_node *node, unsigned events)
 }
 
 /* "No sentinel" was answered before the broker's link made the one that this thread was told of. */
-static bool is_outdated(const struct renewal_node *node, const struct link_reply *reply)
+static bool nodes_is_outdated(const struct renewal_node *node, const struct link_reply *reply)
 {
     return reply->nonce[0] == '\0' && hf_time_before(reply->sent, node->told);
 }
 
 /* The broker's trace of a step, which both threads see. */
-static bool is_own_trace(const struct renewal_node *node, const char *nonce) IN_RENEWAL_THREAD
+static bool nodes_is_own_trace(const struct renewal_node *node, const char *nonce) IN_RENEWAL_THREAD
 {
     return strcmp(nonce, renewal_nonce(node)) != 0 && nonce[0] &&
            atomic_load(&node->renewal->agent->trace[node->number]) == agent_trace_word(nonce);
 }
 
-static void note_way_back(struct renewal_node *node, const char *nonce, bool back) IN_RENEWAL_THREAD
+static void nodes_note_way_back(struct renewal_node *node, const char *nonce,
+                                bool back) IN_RENEWAL_THREAD
 {
     if (node->went_back[0] && strcmp(nonce, node->went_back) != 0)
         node->went_back[0] = '\0';
@@ -61,8 +62,8 @@ unsigned renewal_learn(struct renewal_node *node, const struct link_reply *reply
     unsigned forgot = TRUST_NOTHING;
     uint32_t mark = node->trust.mark;
 
-    if (!is_outdated(node, reply)) {
-        if (is_own_trace(node, reply->nonce))
+    if (!nodes_is_outdated(node, reply)) {
+        if (nodes_is_own_trace(node, reply->nonce))
             trust_on_own_trace(&node->trust, reply->nonce);
         else
             forgot = trust_on_nonce(&node->trust, reply->nonce, reply->received);
@@ -78,14 +79,14 @@ unsigned renewal_learn(struct renewal_node *node, const struct link_reply *reply
         events |= forgot; /* the broker deals with a sentinel that was absent */
     else if (renewal_nonce(node)[0])
         renewal_hurry_heals(node);
-    note_way_back(node, reply->nonce, back);
-    tell_trust(node, events);
+    nodes_note_way_back(node, reply->nonce, back);
+    nodes_tell_trust(node, events);
     return back ? events & ~(unsigned)TRUST_STEPPED : events;
 }
 
 /* At the end of a handshake, and at every probe. */
-static void learn_facts(struct renewal_node *node, const struct node_facts *facts,
-                        const struct link_reply *reply) IN_RENEWAL_THREAD
+static void nodes_learn_facts(struct renewal_node *node, const struct node_facts *facts,
+                              const struct link_reply *reply) IN_RENEWAL_THREAD
 {
     const struct config *config = node->renewal->config;
     struct node_trust before;
@@ -100,17 +101,17 @@ static void learn_facts(struct renewal_node *node, const struct node_facts *fact
     if (reply->outcome == LINK_ANSWERED) {
         if (renewal_learn(node, reply) & TRUST_STEPPED)
             renewal_stepped(node, reply->sent);
-        if (!is_outdated(node, reply)) {
+        if (!nodes_is_outdated(node, reply)) {
             (void)trust_on_sentinel(&node->trust, &reply->sentinel, false, clock_now());
             age_on_sentinel(&node->age, &node->trust, clock_now());
         }
     }
-    tell_trust(node, events);
+    nodes_tell_trust(node, events);
 }
 
 /* --- links ------------------------------------------------------------------------------------ */
 
-static const char *place_of(const struct renewal_node *node)
+static const char *nodes_place_of(const struct renewal_node *node)
 {
     const struct fleet_record *record = node->renewal->fleet;
     const struct fleet_seat *seats;
@@ -126,33 +127,33 @@ void renewal_seat_up(struct renewal_node *node)
     char peer[HF_NODE_TEXT_MAX + 1];
 
     link_peer(node->link, peer);
-    node->seated = node->renewal->fleet && strcmp(peer, place_of(node)) == 0;
+    node->seated = node->renewal->fleet && strcmp(peer, nodes_place_of(node)) == 0;
     node->astray = node->renewal->fleet && !node->seated;
 }
 
-static void on_up(struct link *link, const struct node_facts *facts,
-                  const struct link_reply *sentinel, void *arg)
+static void nodes_on_up(struct link *link, const struct node_facts *facts,
+                        const struct link_reply *sentinel, void *arg)
 {
     struct renewal *r = arg;
     struct renewal_node *node = &r->node[link_node(link)];
 
     is_renewal_thread();
     renewal_seat_up(node);
-    learn_facts(node, facts, sentinel);
+    nodes_learn_facts(node, facts, sentinel);
     node->ready = clock_now();
     releaser_link_up(r->releaser, node->number);
 }
 
-static void on_probed(struct link *link, const struct node_facts *facts,
-                      const struct link_reply *sentinel, void *arg)
+static void nodes_on_probed(struct link *link, const struct node_facts *facts,
+                            const struct link_reply *sentinel, void *arg)
 {
     struct renewal *r = arg;
 
     is_renewal_thread();
-    learn_facts(&r->node[link_node(link)], facts, sentinel);
+    nodes_learn_facts(&r->node[link_node(link)], facts, sentinel);
 }
 
-static void on_down(struct link *link, enum hf_node_error error, const char *text, void *arg)
+static void nodes_on_down(struct link *link, enum hf_node_error error, const char *text, void *arg)
 {
     /* Every command in flight was ended; the broker's link to the same node reports it. */
     struct renewal *r = arg;
@@ -164,10 +165,12 @@ static void on_down(struct link *link, enum hf_node_error error, const char *tex
     r->node[link_node(link)].astray = r->fleet != NULL;
 }
 
-static const struct link_events events = {
-    .up = on_up, .probed = on_probed, .down = on_down, .noticed = renewal_noticed};
+static const struct link_events events = {.up = nodes_on_up,
+                                          .probed = nodes_on_probed,
+                                          .down = nodes_on_down,
+                                          .noticed = renewal_noticed};
 static const struct link_events events_untracked = {
-    .up = on_up, .probed = on_probed, .down = on_down};
+    .up = nodes_on_up, .probed = nodes_on_probed, .down = nodes_on_down};
 
 /* Events of the broker's link. Its nonce counts only while this thread has none: our own replies show the
  * rest. Both threads see a step; votes renewed since ours showed it are not voided again. */
@@ -195,7 +198,7 @@ void renewal_told(struct renewal_node *node, const struct message *message)
     }
 }
 
-static struct link_options options_of(struct renewal *r, int i)
+static struct link_options nodes_options_of(struct renewal *r, int i)
 {
     const struct config *config = r->config;
 
@@ -235,13 +238,13 @@ int renewal_node_begin(struct renewal *r, int i)
     node->first_mark = node->trust.mark;
     servers_meet(&r->servers, i, node->trust.facts.run_id);
     seat_configure(&node->seat, &config->nodes[i]);
-    options = options_of(r, i);
+    options = nodes_options_of(r, i);
     return link_create(&options, &node->link);
 }
 
 void renewal_configure_link(struct renewal_node *node)
 {
-    const struct link_options options = options_of(node->renewal, node->number);
+    const struct link_options options = nodes_options_of(node->renewal, node->number);
 
     link_configure(node->link, &options);
 }
@@ -249,7 +252,7 @@ void renewal_configure_link(struct renewal_node *node)
 /* --- the fleet's record ------------------------------------------------------------------------ */
 
 /* (!) The server there before was not the fleet's: the one at the seat is met for the first time. */
-static void forget_server(struct renewal_node *node)
+static void nodes_forget_server(struct renewal_node *node)
 {
     const struct config *config = node->renewal->config;
 
@@ -259,20 +262,20 @@ static void forget_server(struct renewal_node *node)
     servers_meet(&node->renewal->servers, node->number, "");
 }
 
-static void aim(struct renewal_node *node) IN_RENEWAL_THREAD
+static void nodes_aim(struct renewal_node *node) IN_RENEWAL_THREAD
 {
     char peer[HF_NODE_TEXT_MAX + 1];
 
     link_peer(node->link, peer);
-    node->seated = strcmp(peer, place_of(node)) == 0;
-    if (!seat_aim(&node->seat, place_of(node), peer, node->renewal->fleet_here))
+    node->seated = strcmp(peer, nodes_place_of(node)) == 0;
+    if (!seat_aim(&node->seat, nodes_place_of(node), peer, node->renewal->fleet_here))
         return;
     if (peer[0])
-        forget_server(node);
+        nodes_forget_server(node);
     renewal_configure_link(node);
 }
 
-static void go_by(struct renewal *r, const struct fleet_record *record)
+static void nodes_go_by(struct renewal *r, const struct fleet_record *record)
 {
     char text[FLEET_TEXT_SIZE];
     size_t length = fleet_record_text(record, text);
@@ -289,7 +292,7 @@ void renewal_fleet_begin(struct renewal *r)
         return; /* the broker tells it again */
     *r->fleet = *r->agent->fleet;
     r->fleet_here = r->agent->fleet_here;
-    go_by(r, r->fleet);
+    nodes_go_by(r, r->fleet);
 }
 
 void renewal_take_fleet(struct renewal *r, struct fleet_record *record, bool here)
@@ -297,10 +300,10 @@ void renewal_take_fleet(struct renewal *r, struct fleet_record *record, bool her
     r->fleet_here = here;
     free(r->fleet);
     r->fleet = record;
-    go_by(r, record);
+    nodes_go_by(r, record);
     for (int i = 0; i < r->n; i++)
         if (link_is_up(r->node[i].link))
-            aim(&r->node[i]);
+            nodes_aim(&r->node[i]);
 }
 
 void renewal_fleet_end(struct renewal *r)
@@ -314,7 +317,7 @@ void renewal_mend_seats(struct renewal *r)
     for (int i = 0; i < r->n; i++)
         if (r->node[i].astray) {
             r->node[i].astray = false;
-            aim(&r->node[i]);
+            nodes_aim(&r->node[i]);
         }
 }
 

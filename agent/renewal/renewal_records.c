@@ -50,7 +50,7 @@ bool renewal_outbid(struct renewal_node *node, struct lease *lease, const struct
     return lease_is_over(lease);
 }
 
-static void on_described(struct link *link, const struct link_reply *reply, void *arg)
+static void records_on_described(struct link *link, const struct link_reply *reply, void *arg)
 {
     is_renewal_thread();
 
@@ -77,8 +77,8 @@ void renewal_describe(struct renewal_node *node, struct lease *lease, hf_time no
     if (!d)
         return;
     *d = (struct description){node, lease->slot, lease->generation};
-    if (link_raise(node->link, &lock, hf_time_add(now, lease_timing(lease).attempt), on_described,
-                   d) != HF_OK) {
+    if (link_raise(node->link, &lock, hf_time_add(now, lease_timing(lease).attempt),
+                   records_on_described, d) != HF_OK) {
         free(d);
         return;
     }

@@ -22,8 +22,8 @@ _Static_assert(RENEW_KEYS <= COHORT_MOST, "a cohort is taken at once");
 
 /* Plans the next renewal after a hit that was sent at `a`, or what else the lease needs on that
  * node now. */
-static void plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late,
-                 bool counted) IN_RENEWAL_THREAD
+static void wire_plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late,
+                      bool counted) IN_RENEWAL_THREAD
 {
     if (counted && lease_fsm_is_void(&lease->fsm, node->number)) {
         /* Sent before the vote was found void: it does not count, and another may be sent at once.
@@ -44,17 +44,17 @@ static void plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_d
         renewal_hurry(node, lease, clock_now());
 }
 
-static void on_hit(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late,
-                   enum hit hit, hf_time now) IN_RENEWAL_THREAD
+static void wire_on_hit(struct renewal_node *node, struct lease *lease, hf_time a, hf_dur late,
+                        enum hit hit, hf_time now) IN_RENEWAL_THREAD
 {
     bool counted = renewal_hit(node, lease, a, hit, now);
 
     hf_assert(hf_time_reached(now, a), "node %d, sent %lld, now %lld", node->number,
               (long long)a.ns, (long long)now.ns);
-    plan(node, lease, a, late, counted);
+    wire_plan(node, lease, a, late, counted);
 }
 
-static void on_missing(struct renewal_node *node, struct lease *lease) IN_RENEWAL_THREAD
+static void wire_on_missing(struct renewal_node *node, struct lease *lease) IN_RENEWAL_THREAD
 {
     struct lease_before before = lease_before(lease, node->number, HF_LOSS_MISSING);
     hf_time now = clock_now();
@@ -64,7 +64,7 @@ static void on_missing(struct renewal_node *node, struct lease *lease) IN_RENEWA
     renewal_schedule(node, lease, hf_time_add(now, renewal_heal_pause(node, lease)));
 }
 
-static void on_foreign(struct renewal_node *node, struct lease *lease) IN_RENEWAL_THREAD
+static void wire_on_foreign(struct renewal_node *node, struct lease *lease) IN_RENEWAL_THREAD
 {
     struct lease_before before = lease_before(lease, node->number, HF_LOSS_FOREIGN);
     hf_time now = clock_now();
@@ -74,7 +74,7 @@ static void on_foreign(struct renewal_node *node, struct lease *lease) IN_RENEWA
     renewal_retry(node, lease, now);
 }
 
-static void on_forced(struct renewal_node *node, struct lease *lease) IN_RENEWAL_THREAD
+static void wire_on_forced(struct renewal_node *node, struct lease *lease) IN_RENEWAL_THREAD
 {
     struct lease_before before = lease_before(lease, node->number, HF_LOSS_FORCED);
     hf_time now = clock_now();
@@ -93,8 +93,8 @@ static void on_forced(struct renewal_node *node, struct lease *lease) IN_RENEWAL
 /* --- the node's history of renewals ----------------------------------------------------------- */
 
 /* A command that had no answer in time is told once; its late answer is told as one. */
-static void remember(struct renewal_node *node, const struct link_reply *reply, uint8_t flags,
-                     size_t keys, const char *marks, size_t mark_count)
+static void wire_remember(struct renewal_node *node, const struct link_reply *reply, uint8_t flags,
+                          size_t keys, const char *marks, size_t mark_count)
 {
     struct hf_renewal renewal = {
         .at_ns = reply->sent.ns,
@@ -119,7 +119,7 @@ static void remember(struct renewal_node *node, const struct link_reply *reply, 
 /* When a lease is judged by an answer that is being processed since `begun`: one reading of the clock is
  * enough for all keys but those of late leases. A lease that is not late has a fifth of T before V, or
  * before a run's V - 0.3 T; and before an extension is shown the clock is read again. */
-static hf_time judged_at(const struct lease *lease, hf_time begun)
+static hf_time wire_judged_at(const struct lease *lease, hf_time begun)
 {
     hf_time late = hf_time_sub(lease->fsm.valid, lease_timing(lease).late_before);
 
@@ -127,8 +127,8 @@ static hf_time judged_at(const struct lease *lease, hf_time begun)
 }
 
 /* How much later than 1.1 T/3 after its last renewal a vote was renewed, for whatever reason. */
-static void note_overdue(struct renewal_node *node, const struct lease *lease, hf_time sent,
-                         hf_time received) IN_RENEWAL_THREAD
+static void wire_note_overdue(struct renewal_node *node, const struct lease *lease, hf_time sent,
+                              hf_time received) IN_RENEWAL_THREAD
 {
     struct renewal *r = node->renewal;
     struct timing timing = lease_timing(lease);
@@ -147,35 +147,36 @@ static void note_overdue(struct renewal_node *node, const struct lease *lease, h
     hf_counter_set(&r->agent->table, HF_COUNTER_RENEW_OVERDUE_MAX_NS, (uint64_t)overdue_ns);
 }
 
-static void judge_mark(struct renewal_node *node, struct lease *lease, char mark,
-                       const struct link_reply *reply, hf_dur late, hf_time now) IN_RENEWAL_THREAD
+static void wire_judge_mark(struct renewal_node *node, struct lease *lease, char mark,
+                            const struct link_reply *reply, hf_dur late,
+                            hf_time now) IN_RENEWAL_THREAD
 {
     ABOUT_LOCK(lease_name(lease), lease->name_len);
 
     switch (mark) {
     case '1':
-        note_overdue(node, lease, reply->sent, reply->received);
-        on_hit(node, lease, reply->sent, late, HIT_RENEWED, now);
+        wire_note_overdue(node, lease, reply->sent, reply->received);
+        wire_on_hit(node, lease, reply->sent, late, HIT_RENEWED, now);
         if (lease->undescribed >> node->number & 1 && !lease_is_over(lease))
             renewal_describe(node, lease, clock_now());
         break;
     case '0':
         renewal_count(node->renewal, HF_COUNTER_RENEW_MISSES, 1);
-        on_missing(node, lease);
+        wire_on_missing(node, lease);
         break;
     case 'x':
         renewal_count(node->renewal, HF_COUNTER_RENEW_MISSES, 1);
-        on_forced(node, lease);
+        wire_on_forced(node, lease);
         break;
     default:
         renewal_count(node->renewal, HF_COUNTER_RENEW_MISSES, 1);
-        on_foreign(node, lease);
+        wire_on_foreign(node, lease);
         break;
     }
 }
 
-static void renewed(const struct renew_batch *batch,
-                    const struct link_reply *reply) IN_RENEWAL_THREAD
+static void wire_renewed(const struct renew_batch *batch,
+                         const struct link_reply *reply) IN_RENEWAL_THREAD
 {
     struct renewal_node *node = batch->node;
     struct renewal *r = node->renewal;
@@ -195,15 +196,16 @@ static void renewed(const struct renew_batch *batch,
         if (!reply->late)
             lease_node(lease, node->number)->in_flight = false;
         hits += reply->marks[k] == '1';
-        judge_mark(node, lease, reply->marks[k], reply, batch->late, judged_at(lease, now));
+        wire_judge_mark(node, lease, reply->marks[k], reply, batch->late,
+                        wire_judged_at(lease, now));
     }
     renewal_count(r, HF_COUNTER_RENEWED, hits);
     if (events & TRUST_STEPPED)
         renewal_stepped(node, reply->sent);
 }
 
-static void try_again(struct renewal_node *node, struct lease *lease,
-                      const struct link_reply *reply) IN_RENEWAL_THREAD
+static void wire_try_again(struct renewal_node *node, struct lease *lease,
+                           const struct link_reply *reply) IN_RENEWAL_THREAD
 {
     lease_node(lease, node->number)->in_flight = false;
     if (reply->error == HF_NODE_ERR_NOSCRIPT)
@@ -214,8 +216,8 @@ static void try_again(struct renewal_node *node, struct lease *lease,
 
 /* No answer, for now or for good. Nothing is known, so only the time of the next attempt
  * changes. */
-static void not_renewed(const struct renew_batch *batch,
-                        const struct link_reply *reply) IN_RENEWAL_THREAD
+static void wire_not_renewed(const struct renew_batch *batch,
+                             const struct link_reply *reply) IN_RENEWAL_THREAD
 {
     struct renewal_node *node = batch->node;
 
@@ -224,12 +226,13 @@ static void not_renewed(const struct renew_batch *batch,
             renewal_find_token(node->renewal, batch->keys[k].slot, batch->keys[k].generation);
 
         if (lease)
-            try_again(node, lease, reply);
+            wire_try_again(node, lease, reply);
     }
 }
 
 /* The node goes by another record than this agent: its clock and its nonce are news, its keys are not. */
-static void learn_only(struct renewal_node *node, const struct link_reply *reply) IN_RENEWAL_THREAD
+static void wire_learn_only(struct renewal_node *node,
+                            const struct link_reply *reply) IN_RENEWAL_THREAD
 {
     renewal_tell_another(node, reply);
     if (renewal_learn(node, reply) & TRUST_STEPPED)
@@ -245,15 +248,15 @@ void renewal_on_renewed(struct link *link, const struct link_reply *reply, void 
     hf_assert(batch->busy && batch->count > 0 && batch->count <= RENEW_KEYS,
               "node %d, busy %d, count %zu", node->number, batch->busy, (size_t)batch->count);
     if (!node->renewal->closing) {
-        remember(node, reply, 0, batch->count, reply->marks,
-                 reply->outcome == LINK_ANSWERED ? reply->mark_count : 0);
+        wire_remember(node, reply, 0, batch->count, reply->marks,
+                      reply->outcome == LINK_ANSWERED ? reply->mark_count : 0);
         if (reply->outcome == LINK_ANSWERED && renewal_counts(node, reply)) {
-            renewed(batch, reply);
+            wire_renewed(batch, reply);
         } else {
             if (reply->outcome == LINK_ANSWERED)
-                learn_only(node, reply);
+                wire_learn_only(node, reply);
             if (!reply->late)
-                not_renewed(batch, reply);
+                wire_not_renewed(batch, reply);
         }
     }
     if (reply->final) {
@@ -267,8 +270,8 @@ void renewal_on_renewed(struct link *link, const struct link_reply *reply, void 
 /* --- heals ------------------------------------------------------------------------------------ */
 
 /* A heal that named an earlier sentinel is sent again with the sentinel of its answer. */
-static void sentinel_differs(struct renewal_node *node, struct lease *lease,
-                             uint32_t mark) IN_RENEWAL_THREAD
+static void wire_sentinel_differs(struct renewal_node *node, struct lease *lease,
+                                  uint32_t mark) IN_RENEWAL_THREAD
 {
     if (renewal_nonce(node)[0] && node->trust.mark != mark)
         renewal_schedule(node, lease, clock_now());
@@ -276,8 +279,8 @@ static void sentinel_differs(struct renewal_node *node, struct lease *lease,
         renewal_retry(node, lease, clock_now());
 }
 
-static void judge_heal(struct renewal_node *node, struct lease *lease, uint32_t mark,
-                       const struct link_reply *reply) IN_RENEWAL_THREAD
+static void wire_judge_heal(struct renewal_node *node, struct lease *lease, uint32_t mark,
+                            const struct link_reply *reply) IN_RENEWAL_THREAD
 {
     ABOUT_LOCK(lease_name(lease), lease->name_len);
 
@@ -286,13 +289,13 @@ static void judge_heal(struct renewal_node *node, struct lease *lease, uint32_t 
     case VERDICT_LOW: /* our key stands; the fence mattered only at the grant */
         renewal_count(node->renewal, HF_COUNTER_HEALS, 1);
         if (!renewal_outbid(node, lease, reply)) /* (!) before the vote counts */
-            on_hit(node, lease, reply->sent, hf_ns(0), HIT_HEALED, clock_now());
+            wire_on_hit(node, lease, reply->sent, hf_ns(0), HIT_HEALED, clock_now());
         break;
     case VERDICT_TAKEN:
-        on_foreign(node, lease);
+        wire_on_foreign(node, lease);
         break;
     case VERDICT_SENTINEL:
-        sentinel_differs(node, lease, mark);
+        wire_sentinel_differs(node, lease, mark);
         break;
     case VERDICT_STALE:
     case VERDICT_GONE:
@@ -302,17 +305,17 @@ static void judge_heal(struct renewal_node *node, struct lease *lease, uint32_t 
     }
 }
 
-static void no_doubt(struct renewal_slot *slot, int node)
+static void wire_no_doubt(struct renewal_slot *slot, int node)
 {
     slot->doubt = (uint16_t)(slot->doubt & ~(1u << node));
 }
 
-static void doubt_for_good(struct renewal_slot *slot, int node)
+static void wire_doubt_for_good(struct renewal_slot *slot, int node)
 {
     slot->broken = (uint16_t)(slot->broken | 1u << node);
 }
 
-static void healed(struct heal *heal, const struct link_reply *reply) IN_RENEWAL_THREAD
+static void wire_healed(struct heal *heal, const struct link_reply *reply) IN_RENEWAL_THREAD
 {
     struct renewal_node *node = heal->node;
     struct renewal *r = node->renewal;
@@ -325,10 +328,10 @@ static void healed(struct heal *heal, const struct link_reply *reply) IN_RENEWAL
         if (!reply->late)
             ln->in_flight = false;
         if (!ln->in_flight)
-            no_doubt(&r->slots[lease->slot], node->number);
+            wire_no_doubt(&r->slots[lease->slot], node->number);
         /* (!) Not even as a sign that the key is missing: it may have been sent by another record of the fleet. */
         if (renewal_counts(node, reply))
-            judge_heal(node, lease, heal->mark, reply);
+            wire_judge_heal(node, lease, heal->mark, reply);
         else
             renewal_retry(node, lease, clock_now());
     } else if ((reply->verdict == VERDICT_OK || reply->verdict == VERDICT_LOW) &&
@@ -352,14 +355,14 @@ void renewal_on_healed(struct link *link, const struct link_reply *reply, void *
         bool stands = reply->verdict == VERDICT_OK || reply->verdict == VERDICT_LOW;
         const char *mark = stands ? "1" : reply->verdict == VERDICT_TAKEN ? "f" : "0";
 
-        remember(node, reply, HF_RENEWAL_F_HEAL, 1, mark, reply->outcome == LINK_ANSWERED);
+        wire_remember(node, reply, HF_RENEWAL_F_HEAL, 1, mark, reply->outcome == LINK_ANSWERED);
         if (reply->outcome == LINK_ANSWERED) {
-            healed(heal, reply);
+            wire_healed(heal, reply);
         } else if (lease && !reply->late) {
-            try_again(node, lease, reply);
+            wire_try_again(node, lease, reply);
         }
         if (lease && reply->outcome == LINK_BROKEN)
-            doubt_for_good(&node->renewal->slots[heal->slot], node->number);
+            wire_doubt_for_good(&node->renewal->slots[heal->slot], node->number);
     }
     if (reply->final) {
         hf_assert(node->heals > 0, "node %d, slot %u", node->number, (unsigned)heal->slot);
@@ -368,7 +371,7 @@ void renewal_on_healed(struct link *link, const struct link_reply *reply, void *
     }
 }
 
-static struct heal *heal_new(struct renewal_node *node, const struct lease *lease)
+static struct heal *wire_heal_new(struct renewal_node *node, const struct lease *lease)
 {
     struct heal *heal = malloc(sizeof(*heal) + lease->key_len);
 
@@ -389,7 +392,7 @@ static struct heal *heal_new(struct renewal_node *node, const struct lease *leas
 }
 
 /* A refused node gives no votes, so a key that it lacks is not written there either. */
-static bool may_heal(const struct renewal_node *node) IN_RENEWAL_THREAD
+static bool wire_may_heal(const struct renewal_node *node) IN_RENEWAL_THREAD
 {
     const struct renewal *r = node->renewal;
     const struct config *config = r->config;
@@ -406,7 +409,8 @@ static bool may_heal(const struct renewal_node *node) IN_RENEWAL_THREAD
     return true;
 }
 
-static bool send_heal(struct renewal_node *node, struct lease *lease, hf_time now) IN_RENEWAL_THREAD
+static bool wire_send_heal(struct renewal_node *node, struct lease *lease,
+                           hf_time now) IN_RENEWAL_THREAD
 {
     struct renewal *r = node->renewal;
     struct renewal_slot *slot = &r->slots[lease->slot];
@@ -416,10 +420,10 @@ static bool send_heal(struct renewal_node *node, struct lease *lease, hf_time no
     struct link_lock lock = renewal_lock(node, lease);
 
     /* The deadline for the node needs its clock. */
-    if (!may_heal(node) || !trust_node_time(&node->trust, deadline, &low, &high))
+    if (!wire_may_heal(node) || !trust_node_time(&node->trust, deadline, &low, &high))
         return false;
     lock.deadline = low;
-    heal = heal_new(node, lease);
+    heal = wire_heal_new(node, lease);
     if (!heal)
         return false;
     heal->mark = node->trust.mark;
@@ -446,15 +450,15 @@ struct filling {
 };
 
 /* When a script for leases that are due at `due` may leave, by the limit on the number of scripts. */
-static hf_time may_begin(const struct renewal_node *node, hf_time due)
+static hf_time wire_may_begin(const struct renewal_node *node, hf_time due)
 {
     return pace_next(&node->pace, due, renewal_slack(node));
 }
 
-static bool begin(struct filling *filling, struct renewal_node *node, hf_time due, hf_time now)
+static bool wire_begin(struct filling *filling, struct renewal_node *node, hf_time due, hf_time now)
 {
     struct renewal *r = node->renewal;
-    hf_time may = may_begin(node, due);
+    hf_time may = wire_may_begin(node, due);
     hf_dur lag = hf_time_since(now, hf_time_max(may, node->ready)); /* this thread's delay */
 
     filling->batch = NULL;
@@ -480,7 +484,7 @@ static bool begin(struct filling *filling, struct renewal_node *node, hf_time du
     return true;
 }
 
-static void add(struct filling *filling, struct lease *lease)
+static void wire_add(struct filling *filling, struct lease *lease)
 {
     struct renew_batch *batch = filling->batch;
     struct lease_node *ln = lease_node(lease, batch->node->number);
@@ -504,7 +508,7 @@ static void add(struct filling *filling, struct lease *lease)
     ln->told = false;
 }
 
-static void send_batch(struct filling *filling, hf_time now) IN_RENEWAL_THREAD
+static void wire_send_batch(struct filling *filling, hf_time now) IN_RENEWAL_THREAD
 {
     struct renew_batch *batch = filling->batch;
     struct renewal_node *node = batch->node;
@@ -530,7 +534,8 @@ static void send_batch(struct filling *filling, hf_time now) IN_RENEWAL_THREAD
     }
 }
 
-static struct lease *lease_of(const struct renewal_node *node, const struct cohort_single *single)
+static struct lease *wire_lease_of(const struct renewal_node *node,
+                                   const struct cohort_single *single)
 {
     struct lease *lease = node->renewal->slots[single->number].lease;
 
@@ -540,10 +545,10 @@ static struct lease *lease_of(const struct renewal_node *node, const struct coho
 
 /* With others a renewal may leave a little before its time, so that scripts carry many keys; retries
  * and heals wait for theirs. */
-static bool is_due(const struct renewal_node *node, const struct cohort_single *single, hf_time now,
-                   bool company)
+static bool wire_is_due(const struct renewal_node *node, const struct cohort_single *single,
+                        hf_time now, bool company)
 {
-    const struct lease *lease = lease_of(node, single);
+    const struct lease *lease = wire_lease_of(node, single);
     const struct lease_node *ln = lease_node(lease, node->number);
 
     if (hf_time_reached(now, single->item.at))
@@ -553,8 +558,8 @@ static bool is_due(const struct renewal_node *node, const struct cohort_single *
 }
 
 /* The same for the first cohort, which stays whole. */
-static bool cohort_is_due(const struct renewal_node *node, const struct filling *filling,
-                          hf_time now)
+static bool wire_cohort_is_due(const struct renewal_node *node, const struct filling *filling,
+                               hf_time now)
 {
     hf_time at = cohorts_next(&node->renewals);
 
@@ -565,29 +570,29 @@ static bool cohort_is_due(const struct renewal_node *node, const struct filling 
 }
 
 /* Each returns whether it could send: too many may be unanswered. */
-static bool pump_cohort(struct renewal_node *node, struct filling *filling,
-                        hf_time now) IN_RENEWAL_THREAD
+static bool wire_pump_cohort(struct renewal_node *node, struct filling *filling,
+                             hf_time now) IN_RENEWAL_THREAD
 {
     uint32_t slots[COHORT_MOST];
     size_t count;
 
     if (filling->batch && cohorts_first(&node->renewals) > RENEW_KEYS - filling->batch->count)
-        send_batch(filling, now);
-    if (!filling->batch && !begin(filling, node, cohorts_next(&node->renewals), now))
+        wire_send_batch(filling, now);
+    if (!filling->batch && !wire_begin(filling, node, cohorts_next(&node->renewals), now))
         return false;
     count = cohorts_take(&node->renewals, slots, RENEW_KEYS - filling->batch->count);
     renewal_fetch(node->renewal, slots, count);
     for (size_t i = 0; i < count; i++) {
         hf_assert(node->renewal->slots[slots[i]].lease, "slot %u, node %d", (unsigned)slots[i],
                   node->number);
-        add(filling, node->renewal->slots[slots[i]].lease);
+        wire_add(filling, node->renewal->slots[slots[i]].lease);
     }
     return true;
 }
 
 /* A node that forgot everything is asked for its new sentinel: with no lease of ours left there, no other
  * command would show it. */
-static void ask_for_nonce(struct renewal_node *node, hf_time now) IN_RENEWAL_THREAD
+static void wire_ask_for_nonce(struct renewal_node *node, hf_time now) IN_RENEWAL_THREAD
 {
     if (renewal_nonce(node)[0] || hf_time_before(now, hf_time_add(node->asked, ASK_EVERY)))
         return;
@@ -595,60 +600,61 @@ static void ask_for_nonce(struct renewal_node *node, hf_time now) IN_RENEWAL_THR
     link_probe_soon(node->link);
 }
 
-static bool pump_single(struct renewal_node *node, struct filling *filling,
-                        const struct cohort_single *single, hf_time now) IN_RENEWAL_THREAD
+static bool wire_pump_single(struct renewal_node *node, struct filling *filling,
+                             const struct cohort_single *single, hf_time now) IN_RENEWAL_THREAD
 {
-    struct lease *lease = lease_of(node, single);
+    struct lease *lease = wire_lease_of(node, single);
 
     if (lease_node(lease, node->number)->heal) {
         cohorts_remove(&node->renewals, lease->slot);
-        if (send_heal(node, lease, now))
+        if (wire_send_heal(node, lease, now))
             filling->sent = true;
         else {
-            ask_for_nonce(node, now);
+            wire_ask_for_nonce(node, now);
             renewal_retry(node, lease, now);
         }
         return true;
     }
-    if (!filling->batch && !begin(filling, node, single->item.at, now))
+    if (!filling->batch && !wire_begin(filling, node, single->item.at, now))
         return false;
     cohorts_remove(&node->renewals, lease->slot);
-    add(filling, lease);
+    wire_add(filling, lease);
     return true;
 }
 
-static bool is_heal(const struct renewal_node *node, const struct cohort_single *single)
+static bool wire_is_heal(const struct renewal_node *node, const struct cohort_single *single)
 {
-    return lease_node(lease_of(node, single), node->number)->heal;
+    return lease_node(wire_lease_of(node, single), node->number)->heal;
 }
 
-static bool may_send(const struct renewal_node *node, const struct cohort_single *single)
+static bool wire_may_send(const struct renewal_node *node, const struct cohort_single *single)
 {
-    return !is_heal(node, single) || node->heals < HEALS_MAX;
+    return !wire_is_heal(node, single) || node->heals < HEALS_MAX;
 }
 
-static void pump_node(struct renewal_node *node, hf_time now) IN_RENEWAL_THREAD
+static void wire_pump_node(struct renewal_node *node, hf_time now) IN_RENEWAL_THREAD
 {
     struct filling filling = {.batch = NULL};
     bool going = link_is_up(node->link);
 
     while (going) {
         const struct cohort_single *first = cohorts_first_alone(&node->renewals);
-        bool single = first && may_send(node, first) && is_due(node, first, now, filling.batch);
-        bool cohort = cohort_is_due(node, &filling, now);
+        bool single =
+            first && wire_may_send(node, first) && wire_is_due(node, first, now, filling.batch);
+        bool cohort = wire_cohort_is_due(node, &filling, now);
 
         /* A heal takes no place among the scripts. It does not wait behind renewals without a place, or
          * the thread would look again and again for what it could send. */
-        if (single && (is_heal(node, first) || !cohort ||
+        if (single && (wire_is_heal(node, first) || !cohort ||
                        !hf_time_before(cohorts_next(&node->renewals), first->item.at)))
-            going = pump_single(node, &filling, first, now);
+            going = wire_pump_single(node, &filling, first, now);
         else
-            going = cohort && pump_cohort(node, &filling, now);
+            going = cohort && wire_pump_cohort(node, &filling, now);
         if (filling.batch && filling.batch->count == RENEW_KEYS)
-            send_batch(&filling, now);
+            wire_send_batch(&filling, now);
     }
     if (filling.batch)
-        send_batch(&filling, now);
+        wire_send_batch(&filling, now);
     if (filling.sent)
         link_flush(node->link);
 }
@@ -658,7 +664,7 @@ void renewal_pump(struct renewal *r)
     if (r->stopping)
         return;
     for (int i = 0; i < r->n; i++)
-        pump_node(&r->node[i], clock_now());
+        wire_pump_node(&r->node[i], clock_now());
 }
 
 hf_time renewal_next_due(const struct renewal *r)
@@ -671,10 +677,11 @@ hf_time renewal_next_due(const struct renewal *r)
 
         if (!link_is_up(node->link))
             continue;
-        next = hf_time_min(next, may_begin(node, cohorts_next(&node->renewals)));
-        if (first && may_send(node, first))
-            next = hf_time_min(next, is_heal(node, first) ? first->item.at
-                                                          : may_begin(node, first->item.at));
+        next = hf_time_min(next, wire_may_begin(node, cohorts_next(&node->renewals)));
+        if (first && wire_may_send(node, first))
+            next =
+                hf_time_min(next, wire_is_heal(node, first) ? first->item.at
+                                                            : wire_may_begin(node, first->item.at));
     }
     return next;
 }

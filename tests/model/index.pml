@@ -8,10 +8,10 @@
  *
  * Rules; a model without one of them must fail:
  */
-#define DROP_FILLED_FIRST  1 /* `shm/index_write.c:compact`: an area is filled before the areas are flipped */
-#define DROP_FLIP_RELEASE  2 /* `shm/index_write.c:flip`: what fills it is out before it is shown */
-#define DROP_FLIP_ODD      3 /* `shm/index_write.c:flip`: the count moves, so that a reader knows */
-#define DROP_OTHER_AREA    4 /* `shm/index_write.c:begin_rebuild`: the area in use is left alone */
+#define DROP_FILLED_FIRST  1 /* `shm/index_write.c:index_write_compact`: an area is filled before the areas are flipped */
+#define DROP_FLIP_RELEASE  2 /* `shm/index_write.c:index_write_flip`: what fills it is out before it is shown */
+#define DROP_FLIP_ODD      3 /* `shm/index_write.c:index_write_flip`: the count moves, so that a reader knows */
+#define DROP_OTHER_AREA    4 /* `shm/index_write.c:index_write_begin_rebuild`: the area in use is left alone */
 #define DROP_SAME          5 /* `shm/index_find.c:hf_index_find`: a miss counts only if the count is the same */
 #define DROP_EVEN          6 /* `shm/index_find.c:hf_index_find`: a miss under an odd count does not count */
 #define DROP_AREA_ACQUIRE  7 /* `shm/index_find.c:hf_index_find`: the area is read before its entries */

@@ -11,20 +11,20 @@
  */
 #define DROP_SESSION_END    1  /* `agent/broker/clients/sessions.c:session_end`: the last session of a client ends its leases */
 #define DROP_WAITERS        2  /* `agent/broker/locks/requests.c:requests_drop_session`: what a session asked for goes with it */
-#define DROP_INTENT         3  /* `agent/broker/locks/rounds.c:journal_intent`: INTENT before the first SET */
-#define DROP_ENDING         4  /* `agent/renewal/renewal_lease.c:end_lease`: ENDING before the word goes to 0 */
-#define DROP_WORD_FIRST     5  /* `agent/renewal/renewal_lease.c:end_lease`: the word goes to 0 before a release leaves */
+#define DROP_INTENT         3  /* `agent/broker/locks/rounds.c:round_journal_intent`: INTENT before the first SET */
+#define DROP_ENDING         4  /* `agent/renewal/renewal_lease.c:lease_end_lease`: ENDING before the word goes to 0 */
+#define DROP_WORD_FIRST     5  /* `agent/renewal/renewal_lease.c:lease_end_lease`: the word goes to 0 before a release leaves */
 #define DROP_FREE_LAST      6  /* `agent/broker/locks/ends.c:grant_ended`: FREE after the release */
-#define DROP_RECOVER_WORD   7  /* `agent/broker/locks/readopt.c:slot_over`: the word goes to 0 before a journaled release */
-#define DROP_RECOVER_KEY    8  /* `agent/broker/locks/readopt.c:release_record`: what was half won or half released is released */
-#define DROP_RECOVER_DEAD   9  /* `agent/broker/locks/readopt.c:decide`: a lease whose owner is dead is not readopted */
+#define DROP_RECOVER_WORD   7  /* `agent/broker/locks/readopt.c:readopt_slot_over`: the word goes to 0 before a journaled release */
+#define DROP_RECOVER_KEY    8  /* `agent/broker/locks/readopt.c:readopt_release_record`: what was half won or half released is released */
+#define DROP_RECOVER_DEAD   9  /* `agent/broker/locks/readopt.c:readopt_decide`: a lease whose owner is dead is not readopted */
 #define DROP_GHOST          10 /* `agent/broker/clients/clients.c:client_ghost`: an owner that has not come back is watched */
 #define DROP_GHOST_STAYS    11 /* `agent/broker/clients/attach.c:attach_hello`: the ghost's watch ends only when a session has one */
-#define DROP_SAME_PROCESS   12 /* `agent/broker/clients/attach.c:client_resume`: a cookie is good for the very process only */
+#define DROP_SAME_PROCESS   12 /* `agent/broker/clients/attach.c:attach_client_resume`: a cookie is good for the very process only */
 #define DROP_RESEND         13 /* `libclient/op.c:hfc_ops_requeue`: unanswered requests are sent again */
 #define DROP_SAME_REQUEST   14 /* `agent/broker/locks/requests.c:request_acquire`: a request that was granted is answered so again */
 #define DROP_OWN            15 /* `agent/broker/locks/requests.c:request_release`: nobody else's lease is released */
-#define DROP_UNWANTED       16 /* `libclient/acquire.c:note_grant`: a grant that is not wanted any more is released */
+#define DROP_UNWANTED       16 /* `libclient/acquire.c:acquire_note_grant`: a grant that is not wanted any more is released */
 
 c_decl {
     \#include <stdlib.h>
@@ -140,7 +140,7 @@ end_hello:
                   releasing = 0
                fi
            }
-        :: handle[p] != 0 -> /* `libclient/release.c:release` */
+        :: handle[p] != 0 -> /* `libclient/release.c:release_release` */
            g = handle[p];
            handle[p] = 0;
            done[p] = 1;

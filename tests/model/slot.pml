@@ -15,13 +15,13 @@
 #define DROP_ODD            4 /* `shm/seq.h:hf_seq_begin`: nothing is copied under an odd count */
 #define DROP_SAME           5 /* `shm/seq.h:hf_seq_same`: the count is looked at again */
 #define DROP_BEGIN_ACQUIRE  6 /* `shm/seq.h:hf_seq_begin`: the count is read before the fields */
-#define DROP_FIELD_ACQUIRE  7 /* `shm/slot_read.c:copy_slot`: the fields are read before the count is again */
+#define DROP_FIELD_ACQUIRE  7 /* `shm/slot_read.c:slot_read_copy_slot`: the fields are read before the count is again */
 #define DROP_TEXT_FIRST     8 /* `shm/text_pool.c:hf_text_put`: the text stands before a slot leads to it */
 #define DROP_TEXT_ELSEWHERE 9 /* `agent/broker/locks/resources.c:resource_publish`: the old text goes after the new is published */
 #define DROP_WORD_LAST      10 /* `shm/slot_write.c:hf_slot_publish`: the word is out after the fields */
 #define DROP_WITHDRAW       11 /* `shm/slot_write.c:hf_slot_withdraw`: the word of a lease goes before the next comes */
-#define DROP_WRITE_ANEW     12 /* `agent/broker/locks/readopt.c:old_text_of`: a torn slot is not made readable as it is */
-#define DROP_RESERVE        13 /* `agent/broker/locks/readopt.c:reserve_texts`: no text is put over one that is still read */
+#define DROP_WRITE_ANEW     12 /* `agent/broker/locks/readopt.c:readopt_old_text_of`: a torn slot is not made readable as it is */
+#define DROP_RESERVE        13 /* `agent/broker/locks/readopt.c:readopt_reserve_texts`: no text is put over one that is still read */
 
 c_decl {
     \#include <stdlib.h>

@@ -39,7 +39,7 @@ struct look {
 
 /* --- what is held ----------------------------------------------------------------------------- */
 
-static void ask_holder(struct draining *d, const struct hf_slot_view *view)
+static void cmd_drain_ask_holder(struct draining *d, const struct hf_slot_view *view)
 {
     char shown[TEXT_NAME_SIZE];
     int status;
@@ -54,17 +54,17 @@ static void ask_holder(struct draining *d, const struct hf_slot_view *view)
                 text_escape(shown, sizeof(shown), view->name, view->name_len), hf_last_message());
 }
 
-static void on_lease(const struct hf_slot_view *view, bool in_force, void *arg)
+static void cmd_drain_on_lease(const struct hf_slot_view *view, bool in_force, void *arg)
 {
     struct look *look = arg;
 
     (void)in_force;
     drain_held_add(&look->held, view);
     if (look->draining->args->stop_jobs)
-        ask_holder(look->draining, view);
+        cmd_drain_ask_holder(look->draining, view);
 }
 
-static int take_look(struct draining *d, struct look *ret_look, char why[READER_WHY_SIZE])
+static int cmd_drain_take_look(struct draining *d, struct look *ret_look, char why[READER_WHY_SIZE])
 {
     const struct reader_filter filter = {.all = false};
     struct hf_drained drained;
@@ -74,7 +74,7 @@ static int take_look(struct draining *d, struct look *ret_look, char why[READER_
     if (status < 0)
         return status;
     *ret_look = (struct look){.draining = d};
-    (void)reader_walk(&reader.table, &filter, on_lease, ret_look);
+    (void)reader_walk(&reader.table, &filter, cmd_drain_on_lease, ret_look);
     hf_drained_read(&reader.table, &drained);
     ret_look->undrained = !drained.stands;
     reader_close(&reader);
@@ -82,7 +82,7 @@ static int take_look(struct draining *d, struct look *ret_look, char why[READER_
 }
 
 /* "3 locks are still held:", and a line for each. */
-static void print_held(FILE *file, const struct drain_held *held)
+static void cmd_drain_print_held(FILE *file, const struct drain_held *held)
 {
     char line[CONFLICT_SIZE], name[TEXT_NAME_SIZE], count[DRAIN_COUNT_SIZE];
 
@@ -107,19 +107,19 @@ static void print_held(FILE *file, const struct drain_held *held)
 
 /* --- waiting ---------------------------------------------------------------------------------- */
 
-static int time_is_over(const struct draining *d, const struct look *look)
+static int cmd_drain_time_is_over(const struct draining *d, const struct look *look)
 {
     char span[TEXT_SPAN_SIZE];
 
     fflush(stdout);
     fprintf(stderr, "holdfast drain: the time (%s) is over, and this host stays drained; ",
             text_span(span, sizeof(span), d->args->timeout_ms));
-    print_held(stderr, &look->held);
+    cmd_drain_print_held(stderr, &look->held);
     return EXIT_BUSY;
 }
 
 /* Until nothing is held; `look`: what was told last. */
-static int wait_for_none(struct draining *d, struct look *look)
+static int cmd_drain_wait_for_none(struct draining *d, struct look *look)
 {
     const struct timespec pause = {.tv_nsec = LOOK_EVERY.ns};
     char why[READER_WHY_SIZE], count[DRAIN_COUNT_SIZE], names[DRAIN_NAMES_SIZE];
@@ -130,9 +130,9 @@ static int wait_for_none(struct draining *d, struct look *look)
         int status;
 
         if (hf_time_reached(reader_now(), d->until))
-            return time_is_over(d, look);
+            return cmd_drain_time_is_over(d, look);
         (void)nanosleep(&pause, NULL);
-        status = take_look(d, look, why);
+        status = cmd_drain_take_look(d, look, why);
         if (status < 0 && hf_time_before(reader_now(), hf_time_add(seen, AWAY_MOST)))
             continue;
         if (status < 0) {
@@ -155,7 +155,7 @@ static int wait_for_none(struct draining *d, struct look *look)
 
 /* --- the command ------------------------------------------------------------------------------ */
 
-static void print_drained(const struct hf_drain_info *info)
+static void cmd_drain_print_drained(const struct hf_drain_info *info)
 {
     char by[DRAIN_BY_SIZE];
 
@@ -166,20 +166,20 @@ static void print_drained(const struct hf_drain_info *info)
         printf("this host is drained: it grants no lock until holdfast undrain\n");
 }
 
-static int follow(struct draining *d)
+static int cmd_drain_follow(struct draining *d)
 {
     char why[READER_WHY_SIZE], span[TEXT_SPAN_SIZE];
     struct look look;
     int status;
 
     d->complains = true;
-    status = take_look(d, &look, why);
+    status = cmd_drain_take_look(d, &look, why);
     d->complains = false;
     if (status < 0) {
         fprintf(stderr, "holdfast drain: %s\n", why);
         return exit_code_of(status);
     }
-    print_held(stdout, &look.held);
+    cmd_drain_print_held(stdout, &look.held);
     if (d->asked)
         printf("asked %" PRIu32 " %s to stop\n", d->asked, d->asked == 1 ? "holder" : "holders");
     if (!d->args->until_none || look.held.count == 0)
@@ -187,10 +187,10 @@ static int follow(struct draining *d)
     printf("waiting until nothing is held%s%s; ending this command leaves the host drained\n",
            d->args->timeout_ms >= 0 ? ", at most " : "",
            d->args->timeout_ms >= 0 ? text_span(span, sizeof(span), d->args->timeout_ms) : "");
-    return wait_for_none(d, &look);
+    return cmd_drain_wait_for_none(d, &look);
 }
 
-static int drain(const struct reader_args *args)
+static int cmd_drain_drain(const struct reader_args *args)
 {
     struct draining d = {.args = args, .until = HF_TIME_NEVER};
     struct hf_drain_info info = HF_DRAIN_INFO_INIT;
@@ -205,8 +205,8 @@ static int drain(const struct reader_args *args)
     }
     status = hf_drain(d.client, &info);
     if (status == HF_OK) {
-        print_drained(&info);
-        code = follow(&d);
+        cmd_drain_print_drained(&info);
+        code = cmd_drain_follow(&d);
     } else {
         fprintf(stderr, "holdfast drain: %s\n", hf_last_message());
         code = exit_code_of(status);
@@ -232,5 +232,5 @@ int cmd_drain(int argc, char **argv)
     if (args.timeout_ms >= 0 && !args.until_none)
         return args_usage("drain", "give --wait, too: --timeout says how long it waits");
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
-    return drain(&args);
+    return cmd_drain_drain(&args);
 }

@@ -37,7 +37,7 @@ static const struct {
 };
 
 /* -1: it is none. */
-static int verb_of(const char *word)
+static int cmd_fleet_change_verb_of(const char *word)
 {
     for (size_t i = 0; i < HF_LENGTH(verbs); i++)
         if (strcmp(word, verbs[i].word) == 0)
@@ -51,7 +51,7 @@ bool cmd_fleet_changes(int argc, char **argv)
         if (strcmp(argv[i], "--agent") == 0 || strcmp(argv[i], "--timeout") == 0)
             i++;
         else if (argv[i][0] != '-')
-            return verb_of(argv[i]) >= 0;
+            return cmd_fleet_change_verb_of(argv[i]) >= 0;
     }
     return false;
 }
@@ -59,10 +59,10 @@ bool cmd_fleet_changes(int argc, char **argv)
 /* --- what is asked for ------------------------------------------------------------------------- */
 
 /* EXIT_OK or, with a message, EXIT_USAGE. */
-static int take_operands(int argc, char **argv, const struct reader_args *args,
-                         struct fleet_follow *f)
+static int cmd_fleet_change_take_operands(int argc, char **argv, const struct reader_args *args,
+                                          struct fleet_follow *f)
 {
-    int code, verb = verb_of(argv[optind++]);
+    int code, verb = cmd_fleet_change_verb_of(argv[optind++]);
 
     f->verb = (enum fleet_verb)verb;
     f->no_wait = args->no_wait;
@@ -86,8 +86,8 @@ static int take_operands(int argc, char **argv, const struct reader_args *args,
     return args_none(argc, argv);
 }
 
-static void write_request(const struct fleet_follow *f, bool gone,
-                          char ret_line[CONTROL_REQUEST_MOST + 1])
+static void cmd_fleet_change_write_request(const struct fleet_follow *f, bool gone,
+                                           char ret_line[CONTROL_REQUEST_MOST + 1])
 {
     char number[32] = "", word[WORD_SIZE];
     const char *words[] = {f->id, f->seat, number, gone && f->verb != FLEET_RESUME ? "gone" : ""};
@@ -105,8 +105,8 @@ static void write_request(const struct fleet_follow *f, bool gone,
 /* --- the agent's answer ------------------------------------------------------------------------ */
 
 /* "begun VERSION LEAST_MS MEMBERS SEAT ..." */
-static bool read_begun(char *answer, struct fleet_follow *f, uint64_t *ret_least_ms,
-                       uint64_t *ret_members)
+static bool cmd_fleet_change_read_begun(char *answer, struct fleet_follow *f,
+                                        uint64_t *ret_least_ms, uint64_t *ret_members)
 {
     char *line = strsep(&answer, "\n"), *words[5];
 
@@ -120,7 +120,7 @@ static bool read_begun(char *answer, struct fleet_follow *f, uint64_t *ret_least
            hf_word_read(words[4], f->seat, sizeof(f->seat));
 }
 
-static int say_refused(const char *text)
+static int cmd_fleet_change_say_refused(const char *text)
 {
     bool later = strncmp(text, LATER, strlen(LATER)) == 0;
 
@@ -129,7 +129,8 @@ static int say_refused(const char *text)
     return later ? EXIT_BUSY : EXIT_CONFIG;
 }
 
-static void say_begun(const struct fleet_follow *f, uint64_t least_ms, uint64_t members)
+static void cmd_fleet_change_say_begun(const struct fleet_follow *f, uint64_t least_ms,
+                                       uint64_t members)
 {
     char id[TEXT_NAME_SIZE], seat[TEXT_NAME_SIZE], span[TEXT_SPAN_SIZE];
 
@@ -170,7 +171,7 @@ static void say_begun(const struct fleet_follow *f, uint64_t least_ms, uint64_t 
 
 /* --- words that are asked for first ------------------------------------------------------------ */
 
-static void say_away(const struct fleet_told *told)
+static void cmd_fleet_change_say_away(const struct fleet_told *told)
 {
     char id[TEXT_NAME_SIZE];
 
@@ -181,7 +182,7 @@ static void say_away(const struct fleet_told *told)
 }
 
 /* Otherwise the agent says why not. */
-static bool may_need_word(const struct fleet_told *told)
+static bool cmd_fleet_change_may_need_word(const struct fleet_told *told)
 {
     for (int i = 0; i < told->count; i++)
         if (strcmp(told->node[i].says, "ours") == 0)
@@ -190,21 +191,22 @@ static bool may_need_word(const struct fleet_told *told)
 }
 
 /* EXIT_OK or, with what the word means, EXIT_USAGE. */
-static int ask_for_word(const struct reader_args *args, const struct fleet_told *told)
+static int cmd_fleet_change_ask_for_word(const struct reader_args *args,
+                                         const struct fleet_told *told)
 {
-    if (args->yes || !may_need_word(told))
+    if (args->yes || !cmd_fleet_change_may_need_word(told))
         return EXIT_OK;
     fprintf(stderr,
             "holdfast fleet: say --yes, too, if this is so: the nodes that answer are this fleet's "
             "servers and were emptied,\nand no host goes by a later record than version %" PRIu64
             " (holdfast fleet, on every host)\n",
             told->version);
-    say_away(told);
+    cmd_fleet_change_say_away(told);
     return EXIT_USAGE;
 }
 
 /* (!) Complete within a second, and the way back begins when it has settled. EXIT_OK or, with what the word means, EXIT_USAGE. */
-static int ask_for_long(const struct fleet_told *told, uint64_t ttl_max_ms)
+static int cmd_fleet_change_ask_for_long(const struct fleet_told *told, uint64_t ttl_max_ms)
 {
     char was[TEXT_SPAN_SIZE], comes[TEXT_SPAN_SIZE];
 
@@ -221,7 +223,7 @@ static int ask_for_long(const struct fleet_told *told, uint64_t ttl_max_ms)
 }
 
 /* What the fleet is before it is asked for. EXIT_OK or, with a message, another code. */
-static int look_first(const struct reader_args *args, struct fleet_follow *f)
+static int cmd_fleet_change_look_first(const struct reader_args *args, struct fleet_follow *f)
 {
     struct fleet_told told;
     struct place place;
@@ -239,11 +241,11 @@ static int look_first(const struct reader_args *args, struct fleet_follow *f)
     f->back_count = told.before_count;
     memcpy(f->back, told.before, sizeof(f->back));
     if (f->verb == FLEET_TTL_MAX)
-        return ask_for_long(&told, f->ttl_max_ms);
-    return f->verb == FLEET_CONFIRM ? ask_for_word(args, &told) : EXIT_OK;
+        return cmd_fleet_change_ask_for_long(&told, f->ttl_max_ms);
+    return f->verb == FLEET_CONFIRM ? cmd_fleet_change_ask_for_word(args, &told) : EXIT_OK;
 }
 
-static int change(const struct reader_args *args, struct fleet_follow *f)
+static int cmd_fleet_change_change(const struct reader_args *args, struct fleet_follow *f)
 {
     char line[CONTROL_REQUEST_MOST + 1], answer[8192], why[512];
     const struct control_request request = {line, "change the fleet", PATIENCE_S};
@@ -251,23 +253,23 @@ static int change(const struct reader_args *args, struct fleet_follow *f)
     struct place place;
     int code;
 
-    code = look_first(args, f);
+    code = cmd_fleet_change_look_first(args, f);
     if (code != EXIT_OK)
         return code;
-    write_request(f, args->gone, line);
+    cmd_fleet_change_write_request(f, args->gone, line);
     code = control_ask(args->agent, &request, &place, answer, sizeof(answer), why, sizeof(why));
     if (code != EXIT_OK) {
         fprintf(stderr, "holdfast fleet: %s\n", why);
         return code;
     }
     if (strncmp(answer, CONTROL_REFUSED, strlen(CONTROL_REFUSED)) == 0)
-        return say_refused(answer + strlen(CONTROL_REFUSED));
-    if (!read_begun(answer, f, &least_ms, &members)) {
+        return cmd_fleet_change_say_refused(answer + strlen(CONTROL_REFUSED));
+    if (!cmd_fleet_change_read_begun(answer, f, &least_ms, &members)) {
         fprintf(stderr, "holdfast fleet: use the holdfast that came with the agent: its answer "
                         "cannot be read\n");
         return EXIT_UNAVAILABLE;
     }
-    say_begun(f, least_ms, members);
+    cmd_fleet_change_say_begun(f, least_ms, members);
     return fleet_follow(f, &place);
 }
 
@@ -302,8 +304,9 @@ int cmd_fleet_change(int argc, char **argv)
         "is over,\n78 refused, 69 no agent, 77 not allowed.",
         &args);
 
-    if (code != READER_ARGS_GO_ON || (code = take_operands(argc, argv, &args, &f)) != EXIT_OK)
+    if (code != READER_ARGS_GO_ON ||
+        (code = cmd_fleet_change_take_operands(argc, argv, &args, &f)) != EXIT_OK)
         return code;
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
-    return change(&args, &f);
+    return cmd_fleet_change_change(&args, &f);
 }

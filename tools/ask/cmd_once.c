@@ -9,8 +9,8 @@
 #include "tools/common/text.h"
 #include "tools/reader/reader_args.h"
 
-static int ask(hf_client *client, const struct reader_args *args, const struct reader_name *name,
-               const char *shown)
+static int cmd_once_ask(hf_client *client, const struct reader_args *args,
+                        const struct reader_name *name, const char *shown)
 {
     struct hf_once_info info = HF_ONCE_INFO_INIT;
     char text[ONCE_RUN_SIZE];
@@ -49,7 +49,7 @@ int cmd_once(int argc, char **argv)
         fprintf(stderr, "holdfast once: %s\n", hf_last_message());
         return exit_code_of(status);
     }
-    status = ask(client, &args, &name, shown);
+    status = cmd_once_ask(client, &args, &name, shown);
     hf_disconnect(client);
     return exit_code_of(status);
 }

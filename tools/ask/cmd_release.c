@@ -15,8 +15,8 @@
 #include "tools/reader/reader_args.h"
 
 /* The lease in the table, now that its validity is frozen. */
-static void print_asked(const struct reader_args *args, const struct reader_name *name,
-                        const char *shown)
+static void cmd_release_print_asked(const struct reader_args *args, const struct reader_name *name,
+                                    const char *shown)
 {
     char why[READER_WHY_SIZE], user[FORMAT_USER_SIZE], wall[TEXT_SPAN_SIZE], span[TEXT_SPAN_SIZE];
     struct hf_slot_view view;
@@ -44,7 +44,8 @@ static void print_asked(const struct reader_args *args, const struct reader_name
 }
 
 /* Asks the holder on this host. */
-static int ask(hf_client *client, const struct reader_args *args, const struct reader_name *name)
+static int cmd_release_ask(hf_client *client, const struct reader_args *args,
+                           const struct reader_name *name)
 {
     char shown[TEXT_NAME_SIZE];
     int status = hf_ask(client, name->bytes, name->len);
@@ -53,7 +54,7 @@ static int ask(hf_client *client, const struct reader_args *args, const struct r
     if (status == HF_ENOTHELD && args->force)
         return force_offer(client, args, name);
     if (status == HF_OK)
-        print_asked(args, name, shown);
+        cmd_release_print_asked(args, name, shown);
     else if (status == HF_ENOTHELD)
         fprintf(stderr,
                 "holdfast release: nobody on this host holds %s; --force looks at the others\n",
@@ -63,7 +64,7 @@ static int ask(hf_client *client, const struct reader_args *args, const struct r
     return exit_code_of(status);
 }
 
-static int release(const struct reader_args *args, const struct reader_name *name)
+static int cmd_release_release(const struct reader_args *args, const struct reader_name *name)
 {
     hf_client *client;
     int code, status = hf_connect(args->agent, &client);
@@ -75,7 +76,7 @@ static int release(const struct reader_args *args, const struct reader_name *nam
     if (args->force && (args->fence || args->id || args->yes))
         code = force_do(client, args, name);
     else
-        code = ask(client, args, name);
+        code = cmd_release_ask(client, args, name);
     hf_disconnect(client);
     return code;
 }
@@ -101,5 +102,5 @@ int cmd_release(int argc, char **argv)
                           "give --force, too: --fence, --id and --yes say which hold it ends");
     if (!!args.fence + !!args.id + args.yes > 1)
         return args_usage("release", "give only one of --fence, --id and --yes");
-    return release(&args, &name);
+    return cmd_release_release(&args, &name);
 }

@@ -11,7 +11,7 @@
 #include "tools/output/format.h"
 #include "tools/reader/reader_args.h"
 
-static void print_undrained(const struct hf_drain_info *info)
+static void cmd_undrain_print_undrained(const struct hf_drain_info *info)
 {
     char by[DRAIN_BY_SIZE];
 
@@ -44,7 +44,7 @@ int cmd_undrain(int argc, char **argv)
     }
     status = hf_undrain(client, &info);
     if (status == HF_OK)
-        print_undrained(&info);
+        cmd_undrain_print_undrained(&info);
     else
         fprintf(stderr, "holdfast undrain: %s\n", hf_last_message());
     hf_disconnect(client);

@@ -24,7 +24,7 @@ struct waiting {
 };
 
 /* Reports the holder, once. */
-static void on_progress(const struct hf_progress *progress, void *arg)
+static void cmd_wait_on_progress(const struct hf_progress *progress, void *arg)
 {
     struct waiting *waiting = arg;
     char line[CONFLICT_SIZE];
@@ -36,7 +36,7 @@ static void on_progress(const struct hf_progress *progress, void *arg)
             conflict_line(line, sizeof(line), waiting->shown, &progress->holder, wall_now_ms()));
 }
 
-static void say_why_not(const struct waiting *waiting, int status)
+static void cmd_wait_say_why_not(const struct waiting *waiting, int status)
 {
     char line[CONFLICT_SIZE];
     struct hf_holder holder;
@@ -58,12 +58,12 @@ static int wait_once(struct waiting *waiting, const struct reader_name *name, in
 
     if (status < 0)
         return status;
-    status = hf_wait_free(client, name->bytes, name->len, wait_ms, on_progress, waiting);
+    status = hf_wait_free(client, name->bytes, name->len, wait_ms, cmd_wait_on_progress, waiting);
     hf_disconnect(client);
     return status;
 }
 
-static int64_t now_ms(void)
+static int64_t cmd_wait_now_ms(void)
 {
     struct timespec now;
 
@@ -74,10 +74,10 @@ static int64_t now_ms(void)
 /* An agent that is full is asked again while time is left: others end. */
 static int wait_for_room(struct waiting *waiting, const struct reader_name *name)
 {
-    int64_t began_ms = now_ms(), wait_ms = waiting->args->wait_ms;
+    int64_t began_ms = cmd_wait_now_ms(), wait_ms = waiting->args->wait_ms;
 
     for (;;) {
-        int64_t left_ms = wait_ms > 0 ? wait_ms - (now_ms() - began_ms) : wait_ms;
+        int64_t left_ms = wait_ms > 0 ? wait_ms - (cmd_wait_now_ms() - began_ms) : wait_ms;
         int status = wait_once(waiting, name, wait_ms > 0 && left_ms < 1 ? 1 : left_ms);
 
         if ((status != HF_EFULL && status != HF_ELIMIT) || left_ms <= 1)
@@ -105,6 +105,6 @@ int cmd_wait(int argc, char **argv)
     text_escape(waiting.shown, sizeof(waiting.shown), name.bytes, name.len);
     status = wait_for_room(&waiting, &name);
     if (status < 0)
-        say_why_not(&waiting, status);
+        cmd_wait_say_why_not(&waiting, status);
     return exit_code_of(status);
 }

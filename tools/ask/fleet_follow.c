@@ -31,8 +31,8 @@ struct state {
 
 /* --- what it is -------------------------------------------------------------------------------- */
 
-static const struct fleet_told_seat *member(const struct fleet_told_seat *seats, int count,
-                                            const char *id)
+static const struct fleet_told_seat *follow_member(const struct fleet_told_seat *seats, int count,
+                                                   const char *id)
 {
     for (int i = 0; i < count; i++)
         if (strcmp(seats[i].id, id) == 0)
@@ -40,7 +40,7 @@ static const struct fleet_told_seat *member(const struct fleet_told_seat *seats,
     return NULL;
 }
 
-static bool is_back(const struct fleet_follow *f, const struct fleet_told *told)
+static bool follow_is_back(const struct fleet_follow *f, const struct fleet_told *told)
 {
     bool back = told->seat_count == f->back_count;
 
@@ -50,10 +50,10 @@ static bool is_back(const struct fleet_follow *f, const struct fleet_told *told)
 }
 
 /* Whether a record of that version is what was asked for. */
-static bool is_ours(const struct fleet_follow *f, const struct fleet_told *told)
+static bool follow_is_ours(const struct fleet_follow *f, const struct fleet_told *told)
 {
-    const struct fleet_told_seat *now = member(told->seat, told->seat_count, f->id),
-                                 *before = member(told->before, told->before_count, f->id);
+    const struct fleet_told_seat *now = follow_member(told->seat, told->seat_count, f->id),
+                                 *before = follow_member(told->before, told->before_count, f->id);
 
     switch (f->verb) {
     case FLEET_MOVE:
@@ -65,7 +65,7 @@ static bool is_ours(const struct fleet_follow *f, const struct fleet_told *told)
     case FLEET_TTL_MAX:
         return told->ttl_max_ms == f->ttl_max_ms;
     case FLEET_ABORT:
-        return is_back(f, told);
+        return follow_is_back(f, told);
     case FLEET_RESUME:
     case FLEET_CONFIRM:
         break;
@@ -74,45 +74,46 @@ static bool is_ours(const struct fleet_follow *f, const struct fleet_told *told)
 }
 
 /* Whether the list is as the change leaves it. */
-static bool is_in(const struct fleet_follow *f, const struct fleet_told_seat *seats, int count)
+static bool follow_is_in(const struct fleet_follow *f, const struct fleet_told_seat *seats,
+                         int count)
 {
-    const struct fleet_told_seat *seat = member(seats, count, f->id);
+    const struct fleet_told_seat *seat = follow_member(seats, count, f->id);
 
     if (f->verb == FLEET_REMOVE)
         return !seat;
     return seat && strcmp(seat->address, f->seat) == 0;
 }
 
-static bool changes_list(const struct fleet_follow *f)
+static bool follow_changes_list(const struct fleet_follow *f)
 {
     return f->verb == FLEET_MOVE || f->verb == FLEET_ADD || f->verb == FLEET_REMOVE;
 }
 
 /* The change has been made, though it was too short to be seen. */
-static bool has_been(const struct fleet_follow *f, const struct fleet_told *told)
+static bool follow_has_been(const struct fleet_follow *f, const struct fleet_told *told)
 {
-    return changes_list(f) && told->version == f->version + 1 &&
-           is_in(f, told->before, told->before_count);
+    return follow_changes_list(f) && told->version == f->version + 1 &&
+           follow_is_in(f, told->before, told->before_count);
 }
 
 /* A later version has undone it. */
-static bool is_undone(const struct fleet_follow *f, const struct fleet_told *told)
+static bool follow_is_undone(const struct fleet_follow *f, const struct fleet_told *told)
 {
     if (f->verb == FLEET_TTL_MAX)
         return told->ttl_max_ms != f->ttl_max_ms;
-    return changes_list(f) && !is_in(f, told->seat, told->seat_count);
+    return follow_changes_list(f) && !follow_is_in(f, told->seat, told->seat_count);
 }
 
 /* The operator's word is in the record, or was not needed any more. */
-static bool is_resumed(const struct fleet_follow *f, const struct fleet_told *told)
+static bool follow_is_resumed(const struct fleet_follow *f, const struct fleet_told *told)
 {
-    const struct fleet_told_seat *before = member(told->before, told->before_count, f->id);
+    const struct fleet_told_seat *before = follow_member(told->before, told->before_count, f->id);
 
     return strcmp(told->state, "changing") != 0 || (before && before->gone);
 }
 
 /* A node has the record again; the agents give it to the others. */
-static bool is_confirmed(const struct fleet_told *told)
+static bool follow_is_confirmed(const struct fleet_told *told)
 {
     for (int i = 0; i < told->count; i++)
         if (strcmp(told->node[i].says, "ours") == 0)
@@ -120,33 +121,33 @@ static bool is_confirmed(const struct fleet_told *told)
     return false;
 }
 
-static bool is_settled(const struct fleet_told *told)
+static bool follow_is_settled(const struct fleet_told *told)
 {
     return strcmp(told->state, "complete") == 0 && told->settles_ms == 0;
 }
 
-static enum course course_of(const struct state *s)
+static enum course follow_course_of(const struct state *s)
 {
     const struct fleet_follow *f = s->follow;
     const struct fleet_told *told = &s->told;
 
     if (f->verb == FLEET_CONFIRM)
-        return is_confirmed(told) ? IS_OVER : WAITS_TO_BEGIN;
+        return follow_is_confirmed(told) ? IS_OVER : WAITS_TO_BEGIN;
     if (told->version < f->version)
         return WAITS_TO_BEGIN;
     if (told->version > f->version)
-        return !s->begun && !has_been(f, told) ? ANOTHER_CAME
-               : is_undone(f, told)            ? IS_GIVEN_UP
-                                               : IS_PASSED;
-    if (!is_ours(f, told))
+        return !s->begun && !follow_has_been(f, told) ? ANOTHER_CAME
+               : follow_is_undone(f, told)            ? IS_GIVEN_UP
+                                                      : IS_PASSED;
+    if (!follow_is_ours(f, told))
         return ANOTHER_CAME;
-    if (f->verb == FLEET_RESUME && !is_resumed(f, told))
+    if (f->verb == FLEET_RESUME && !follow_is_resumed(f, told))
         return WAITS_TO_BEGIN;
-    return is_settled(told) ? IS_OVER : GOES_ON;
+    return follow_is_settled(told) ? IS_OVER : GOES_ON;
 }
 
 /* The node that has a change by which the agent does not go; NULL: none was seen. */
-static const struct fleet_told_node *taker(const struct fleet_told *told)
+static const struct fleet_told_node *follow_taker(const struct fleet_told *told)
 {
     for (int i = 0; i < told->count; i++)
         if (strcmp(told->node[i].says, "changing") == 0 || strcmp(told->node[i].says, "later") == 0)
@@ -156,13 +157,13 @@ static const struct fleet_told_node *taker(const struct fleet_told *told)
 
 /* --- words ------------------------------------------------------------------------------------- */
 
-static int64_t seconds_since_began(const struct state *s)
+static int64_t follow_seconds_since_began(const struct state *s)
 {
     return hf_dur_ms(hf_time_since(reader_now(), s->began)) / 1000;
 }
 
 /* Whether these are other words than the last ones, or those were some time ago. */
-static bool is_worth_saying(struct state *s, const char *words)
+static bool follow_is_worth_saying(struct state *s, const char *words)
 {
     if (strcmp(words, s->words) == 0 &&
         hf_time_before(reader_now(), hf_time_add(s->said, SAY_EVERY)))
@@ -173,19 +174,19 @@ static bool is_worth_saying(struct state *s, const char *words)
 }
 
 /* It has begun, and the agent cannot go on. */
-static void say_taken(struct state *s, const struct fleet_told_node *node)
+static void follow_say_taken(struct state *s, const struct fleet_told_node *node)
 {
     char words[sizeof(s->words)], id[ID_SIZE];
 
     text_escape_str(words, sizeof(words), s->told.waits);
-    if (is_worth_saying(s, words))
+    if (follow_is_worth_saying(s, words))
         printf("version %" PRIu64
                " stands here, and node %s has a change of the fleet; %s (after %" PRId64 " s)\n",
                s->told.version, text_escape_str(id, sizeof(id), node->id),
-               *words ? words : "see holdfast nodes", seconds_since_began(s));
+               *words ? words : "see holdfast nodes", follow_seconds_since_began(s));
 }
 
-static void say_progress(struct state *s)
+static void follow_say_progress(struct state *s)
 {
     char words[sizeof(s->words)];
     const struct fleet_told *told = &s->told;
@@ -196,19 +197,19 @@ static void say_progress(struct state *s)
     else
         text_escape_str(words, sizeof(words),
                         *told->waits ? told->waits : "its nodes are told of it");
-    if (!is_worth_saying(s, words))
+    if (!follow_is_worth_saying(s, words))
         return;
     if (settles)
         printf("version %" PRIu64 ": complete, and settles in %" PRIu64 " s (after %" PRId64
                " s)\n",
-               told->version, told->settles_ms / 1000, seconds_since_began(s));
+               told->version, told->settles_ms / 1000, follow_seconds_since_began(s));
     else
         printf("version %" PRIu64 ": changing; %s (after %" PRId64 " s)\n", told->version, words,
-               seconds_since_began(s));
+               follow_seconds_since_began(s));
 }
 
 /* The node that the change put there, while it gives no votes; NULL: it votes, or there is none. */
-static const struct fleet_told_node *mute_newcomer(const struct state *s)
+static const struct fleet_told_node *follow_mute_newcomer(const struct state *s)
 {
     const struct fleet_follow *f = s->follow;
 
@@ -219,9 +220,9 @@ static const struct fleet_told_node *mute_newcomer(const struct state *s)
 }
 
 /* Right after the agent started by the settled record nobody knows yet. */
-static bool is_being_met(struct state *s)
+static bool follow_is_being_met(struct state *s)
 {
-    const struct fleet_told_node *node = mute_newcomer(s);
+    const struct fleet_told_node *node = follow_mute_newcomer(s);
 
     if (s->over.ns == HF_TIME_NEVER.ns)
         s->over = reader_now();
@@ -229,9 +230,9 @@ static bool is_being_met(struct state *s)
            hf_time_before(reader_now(), hf_time_add(s->over, MEET_MOST));
 }
 
-static void say_votes(const struct state *s)
+static void follow_say_votes(const struct state *s)
 {
-    const struct fleet_told_node *node = mute_newcomer(s);
+    const struct fleet_told_node *node = follow_mute_newcomer(s);
     char span[TEXT_SPAN_SIZE];
 
     if (!node)
@@ -242,7 +243,7 @@ static void say_votes(const struct state *s)
         printf(", and does not vote yet (holdfast nodes)");
 }
 
-static void say_over(const struct state *s)
+static void follow_say_over(const struct state *s)
 {
     const struct fleet_follow *f = s->follow;
     char id[ID_SIZE], seat[ID_SIZE], span[TEXT_SPAN_SIZE];
@@ -259,7 +260,7 @@ static void say_over(const struct state *s)
     case FLEET_MOVE:
     case FLEET_ADD:
         printf(": node %s is at %s", id, text_escape_str(seat, sizeof(seat), f->seat));
-        say_votes(s);
+        follow_say_votes(s);
         break;
     case FLEET_REMOVE:
         printf(": node %s has left the fleet", id);
@@ -288,7 +289,7 @@ static void say_over(const struct state *s)
 
 /* --- the steps --------------------------------------------------------------------------------- */
 
-static int not_taken(const struct state *s)
+static int follow_not_taken(const struct state *s)
 {
     char waits[sizeof(s->words)];
 
@@ -306,7 +307,7 @@ static int not_taken(const struct state *s)
     return EXIT_BUSY;
 }
 
-static int not_gone_by(const struct state *s, const struct fleet_told_node *node)
+static int follow_not_gone_by(const struct state *s, const struct fleet_told_node *node)
 {
     char waits[sizeof(s->words)], id[ID_SIZE];
 
@@ -320,19 +321,19 @@ static int not_gone_by(const struct state *s, const struct fleet_told_node *node
 }
 
 /* Neither this change nor another one is what the agent goes by. */
-static int wait_to_begin(struct state *s)
+static int follow_wait_to_begin(struct state *s)
 {
-    const struct fleet_told_node *node = taker(&s->told);
+    const struct fleet_told_node *node = follow_taker(&s->told);
     bool late = hf_time_reached(reader_now(), hf_time_add(s->began, TAKEN_MOST));
 
     if (node && (late || *s->told.waits))
-        say_taken(s, node);
+        follow_say_taken(s, node);
     if (!late || (node && !s->follow->no_wait))
         return -1;
-    return node ? not_gone_by(s, node) : not_taken(s);
+    return node ? follow_not_gone_by(s, node) : follow_not_taken(s);
 }
 
-static int another_came(const struct state *s)
+static int follow_another_came(const struct state *s)
 {
     fprintf(stderr,
             "holdfast fleet: another operator's change came first, and this one is dropped: see "
@@ -341,7 +342,7 @@ static int another_came(const struct state *s)
     return EXIT_BUSY;
 }
 
-static int given_up(const struct state *s)
+static int follow_given_up(const struct state *s)
 {
     fprintf(stderr,
             "holdfast fleet: this change was given up, or changed back: version %" PRIu64
@@ -351,36 +352,36 @@ static int given_up(const struct state *s)
 }
 
 /* An exit code; -1: go on. */
-static int take_course(struct state *s)
+static int follow_take_course(struct state *s)
 {
     const struct fleet_follow *f = s->follow;
-    enum course course = course_of(s);
+    enum course course = follow_course_of(s);
 
     s->begun |= course == GOES_ON || course == IS_OVER;
     switch (course) {
     case WAITS_TO_BEGIN:
-        return wait_to_begin(s);
+        return follow_wait_to_begin(s);
     case ANOTHER_CAME:
-        return another_came(s);
+        return follow_another_came(s);
     case IS_GIVEN_UP:
-        return given_up(s);
+        return follow_given_up(s);
     case IS_PASSED:
         printf("version %" PRIu64 " was complete, and version %" PRIu64 " is there since\n",
                f->version, s->told.version);
         return EXIT_OK;
     case IS_OVER:
-        if (is_being_met(s))
+        if (follow_is_being_met(s))
             return -1;
-        say_over(s);
+        follow_say_over(s);
         return EXIT_OK;
     case GOES_ON:
         break;
     }
-    say_progress(s);
+    follow_say_progress(s);
     return f->no_wait ? EXIT_OK : -1;
 }
 
-static int time_is_over(const struct state *s)
+static int follow_time_is_over(const struct state *s)
 {
     char span[TEXT_SPAN_SIZE];
 
@@ -392,14 +393,14 @@ static int time_is_over(const struct state *s)
 }
 
 /* An exit code; -1: go on. */
-static int take_look(struct state *s, const struct place *place)
+static int follow_take_look(struct state *s, const struct place *place)
 {
     char why[512];
     int code = fleet_told_ask_at(place, &s->told, why, sizeof(why));
 
     if (code == EXIT_OK && s->told.known) {
         s->seen = reader_now();
-        return take_course(s);
+        return follow_take_course(s);
     }
     if (hf_time_before(reader_now(), hf_time_add(s->seen, AWAY_MOST)))
         return -1;
@@ -417,9 +418,9 @@ int fleet_follow(const struct fleet_follow *f, const struct place *place)
     s.began = s.seen = reader_now();
     if (f->timeout_ms >= 0)
         s.until = hf_time_add(s.began, hf_ms(f->timeout_ms));
-    while ((code = take_look(&s, place)) < 0) {
+    while ((code = follow_take_look(&s, place)) < 0) {
         if (hf_time_reached(reader_now(), s.until))
-            return time_is_over(&s);
+            return follow_time_is_over(&s);
         (void)nanosleep(&pause, NULL);
     }
     return code;

@@ -22,17 +22,17 @@ struct operand {
 };
 
 /* `bytes` of them; nothing in a text of the table, the record or the control socket is longer. */
-static int too_long(const struct operand *o, const char *what, size_t bytes)
+static int operand_too_long(const struct operand *o, const char *what, size_t bytes)
 {
     return args_usage(o->program, "give a shorter %s: it has %zu bytes, and %d are the most", what,
                       bytes, HF_NODE_TEXT_MAX);
 }
 
-static int take_text(const struct operand *o, const char *what, const char *text, size_t length,
-                     char ret_text[HF_NODE_TEXT_MAX + 1])
+static int operand_take_text(const struct operand *o, const char *what, const char *text,
+                             size_t length, char ret_text[HF_NODE_TEXT_MAX + 1])
 {
     if (length > HF_NODE_TEXT_MAX)
-        return too_long(o, what, length);
+        return operand_too_long(o, what, length);
     memcpy(ret_text, text, length);
     ret_text[length] = '\0';
     return EXIT_OK;
@@ -40,7 +40,7 @@ static int take_text(const struct operand *o, const char *what, const char *text
 
 /* That of a node without one in the configuration is its address, so any byte of an address may be in it; one that joins
  * is as in a configuration. */
-static int judge_id(const struct operand *o, const struct fleet_follow *f)
+static int operand_judge_id(const struct operand *o, const struct fleet_follow *f)
 {
     char shown[TEXT_NAME_SIZE];
 
@@ -57,7 +57,7 @@ static int judge_id(const struct operand *o, const struct fleet_follow *f)
     return EXIT_OK;
 }
 
-static int take_member(const struct operand *o, struct fleet_follow *f)
+static int operand_take_member(const struct operand *o, struct fleet_follow *f)
 {
     const char *equals = strchr(o->text, '=');
     int code;
@@ -68,24 +68,25 @@ static int take_member(const struct operand *o, struct fleet_follow *f)
         return args_usage(o->program, "give ID=ADDRESS: '%s' has no id", o->shown);
     if (!equals[1])
         return args_usage(o->program, "give ID=ADDRESS: '%s' has no address", o->shown);
-    code = take_text(o, "id", o->text, (size_t)(equals - o->text), f->id);
+    code = operand_take_text(o, "id", o->text, (size_t)(equals - o->text), f->id);
     if (code == EXIT_OK)
-        code = judge_id(o, f);
-    return code == EXIT_OK ? take_text(o, "address", equals + 1, strlen(equals + 1), f->seat)
-                           : code;
+        code = operand_judge_id(o, f);
+    return code == EXIT_OK
+               ? operand_take_text(o, "address", equals + 1, strlen(equals + 1), f->seat)
+               : code;
 }
 
-static int take_id(const struct operand *o, struct fleet_follow *f)
+static int operand_take_id(const struct operand *o, struct fleet_follow *f)
 {
     int code;
 
     if (!*o->text)
         return args_usage(o->program, "give the id of a node of the fleet: '' is none");
-    code = take_text(o, "id", o->text, strlen(o->text), f->id);
-    return code == EXIT_OK ? judge_id(o, f) : code;
+    code = operand_take_text(o, "id", o->text, strlen(o->text), f->id);
+    return code == EXIT_OK ? operand_judge_id(o, f) : code;
 }
 
-static int take_ttl_max(const struct operand *o, struct fleet_follow *f)
+static int operand_take_ttl_max(const struct operand *o, struct fleet_follow *f)
 {
     int64_t ms;
 
@@ -110,16 +111,16 @@ int fleet_operand_take(const char *word, const char *operand, struct fleet_follo
     switch (f->verb) {
     case FLEET_MOVE:
     case FLEET_ADD:
-        return take_member(&o, f);
+        return operand_take_member(&o, f);
     case FLEET_TTL_MAX:
-        return take_ttl_max(&o, f);
+        return operand_take_ttl_max(&o, f);
     case FLEET_REMOVE:
     case FLEET_RESUME:
     case FLEET_ABORT:
     case FLEET_CONFIRM:
         break;
     }
-    return take_id(&o, f);
+    return operand_take_id(&o, f);
 }
 
 const char *fleet_operand_negative(int argc, char **argv)

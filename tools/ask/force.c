@@ -12,7 +12,7 @@
 #include "tools/output/format.h"
 
 /* Quotes a word for a shell; `word` is printable. */
-static void print_word(const char *word)
+static void force_print_word(const char *word)
 {
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@%+=,-";
@@ -41,36 +41,36 @@ void force_say_how(const struct reader_args *args, const char *shown,
         printf("--id %s", id);
     if (args->agent) {
         fputs(" --agent ", stdout);
-        print_word(args->agent);
+        force_print_word(args->agent);
     }
     fputs(strchr(shown, '\\') ? " -e -- " : " -- ", stdout); /* escaped as shown */
-    print_word(shown);
+    force_print_word(shown);
     putchar('\n');
 }
 
-static int not_held(const char *shown)
+static int force_not_held(const char *shown)
 {
     fprintf(stderr, "holdfast release: nobody on any host holds %s\n", shown);
     return EXIT_NOT_HELD;
 }
 
-static int failed(const char *shown, int status)
+static int force_failed(const char *shown, int status)
 {
     fprintf(stderr, "holdfast release: %s: %s\n", shown, hf_last_message());
     return exit_code_of(status);
 }
 
 /* EXIT_OK: it is held. */
-static int look(hf_client *client, const struct reader_name *name, const char *shown,
-                struct hf_who_info *ret_who)
+static int force_look(hf_client *client, const struct reader_name *name, const char *shown,
+                      struct hf_who_info *ret_who)
 {
     char line[CONFLICT_SIZE];
     int status = hf_who(client, name->bytes, name->len, ret_who);
 
     if (status < 0)
-        return failed(shown, status);
+        return force_failed(shown, status);
     if (ret_who->holding == 0)
-        return not_held(shown);
+        return force_not_held(shown);
     printf("%s\n", conflict_line(line, sizeof(line), shown, &ret_who->holder, wall_now_ms()));
     if (!*ret_who->id) {
         fprintf(stderr,
@@ -89,7 +89,7 @@ int force_offer(hf_client *client, const struct reader_args *args, const struct 
     int code;
 
     text_escape(shown, sizeof(shown), name->bytes, name->len);
-    code = look(client, name, shown, &who);
+    code = force_look(client, name, shown, &who);
     if (code != EXIT_OK)
         return code;
     puts("nobody on this host holds it, so its holder cannot be asked from here");
@@ -97,7 +97,7 @@ int force_offer(hf_client *client, const struct reader_args *args, const struct 
     return EXIT_BUSY;
 }
 
-static void print_forced(const char *shown, const struct hf_who_info *now, uint64_t fence)
+static void force_print_forced(const char *shown, const struct hf_who_info *now, uint64_t fence)
 {
     char span[TEXT_SPAN_SIZE];
 
@@ -123,16 +123,16 @@ int force_do(hf_client *client, const struct reader_args *args, const struct rea
         seen.holder.fence = args->fence;
     else if (args->id)
         snprintf(seen.id, sizeof(seen.id), "%s", args->id);
-    else if ((code = look(client, name, shown, &seen)) != EXIT_OK)
+    else if ((code = force_look(client, name, shown, &seen)) != EXIT_OK)
         return code;
     status = hf_force(client, name->bytes, name->len, &seen, &now);
     if (status == HF_OK) {
-        print_forced(shown, &now, now.holder.fence);
+        force_print_forced(shown, &now, now.holder.fence);
         return EXIT_OK;
     }
     if (status == HF_ENOTHELD)
-        return not_held(shown);
+        return force_not_held(shown);
     if (status == HF_EBUSY && now.holding)
         printf("%s\n", conflict_line(line, sizeof(line), shown, &now.holder, wall_now_ms()));
-    return failed(shown, status);
+    return force_failed(shown, status);
 }

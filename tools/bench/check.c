@@ -12,7 +12,7 @@
 
 #define TURNS 21 /* of each kind, alternating; the medians are compared */
 
-static double clock_turn(long rounds)
+static double check_clock_turn(long rounds)
 {
     double start = measure_now_us();
     struct timespec t;
@@ -24,7 +24,7 @@ static double clock_turn(long rounds)
     return (measure_now_us() - start) * 1e3 / (double)rounds;
 }
 
-static double held_turn(hf_lease *lease, long rounds)
+static double check_held_turn(hf_lease *lease, long rounds)
 {
     double start = measure_now_us();
     long held = 0;
@@ -53,15 +53,15 @@ int bench_check(int argc, char **argv)
     snprintf(name, sizeof(name), "bench/check/%d", (int)getpid());
     if ((rc = hf_connect(argv[1], &client)) < 0 || (rc = hf_try(client, name, &lease)) < 0)
         measure_die("%s: %s", hf_strerror(rc), hf_last_message());
-    (void)clock_turn(rounds); /* warm */
-    (void)held_turn(lease, rounds);
+    (void)check_clock_turn(rounds); /* warm */
+    (void)check_held_turn(lease, rounds);
     for (int i = 0; i < TURNS; i++) {
-        clocks[i] = clock_turn(rounds);
-        helds[i] = held_turn(lease, rounds);
+        clocks[i] = check_clock_turn(rounds);
+        helds[i] = check_held_turn(lease, rounds);
         ratios[i] = helds[i] / clocks[i];
     }
     (void)getppid();
-    (void)held_turn(lease, rounds);
+    (void)check_held_turn(lease, rounds);
     (void)getppid();
     printf("{\"bench\":\"check\",\"clock_ns\":%.2f,\"held_ns\":%.2f,\"ratio\":%.3f}\n",
            measure_percentile(clocks, TURNS, 0.5), measure_percentile(helds, TURNS, 0.5),

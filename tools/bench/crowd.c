@@ -40,7 +40,7 @@ struct crowd {
 };
 
 /* Only the lock's holder is here. */
-static void inside(struct crowd *c, const struct member *m, unsigned hold_us)
+static void crowd_inside(struct crowd *c, const struct member *m, unsigned hold_us)
 {
     if (atomic_fetch_add(&c->inside, 1) != 0)
         atomic_fetch_add(&c->overlaps, 1);
@@ -52,8 +52,8 @@ static void inside(struct crowd *c, const struct member *m, unsigned hold_us)
     atomic_fetch_sub(&c->inside, 1);
 }
 
-static void contend(struct crowd *c, struct member *m, const char *agent, const char *name,
-                    unsigned hold_us)
+static void crowd_contend(struct crowd *c, struct member *m, const char *agent, const char *name,
+                          unsigned hold_us)
 {
     hf_client *client;
     double cpu, asked;
@@ -78,7 +78,7 @@ static void contend(struct crowd *c, struct member *m, const char *agent, const 
         if (m->grants < WAITS_MAX)
             m->waits_us[m->grants] = (float)waited;
         m->grants++;
-        inside(c, m, hold_us);
+        crowd_inside(c, m, hold_us);
         if ((rc = hf_release(lease)) < 0)
             measure_die("release: %s: %s", hf_strerror(rc), hf_last_message());
     }
@@ -87,7 +87,7 @@ static void contend(struct crowd *c, struct member *m, const char *agent, const 
 }
 
 /* Jain's index: 1 where all have the same, 1/count where one has all. */
-static double evenness(const double *shares, int count)
+static double crowd_evenness(const double *shares, int count)
 {
     double sum = 0, squares = 0;
 
@@ -98,8 +98,8 @@ static double evenness(const double *shares, int count)
     return squares > 0 ? sum * sum / (count * squares) : 0;
 }
 
-static void report(struct crowd *c, int members, const char *const agents[], int agent_count,
-                   double hold_us)
+static void crowd_report(struct crowd *c, int members, const char *const agents[], int agent_count,
+                         double hold_us)
 {
     double wall_us = c->until_us - c->start_us;
     double cpu = 0, busiest = 0, longest = 0, *waits;
@@ -136,7 +136,8 @@ static void report(struct crowd *c, int members, const char *const agents[], int
            longest / wall_us * (double)grants, longest / wall_us * (double)grants / members,
            c->longest_streak, atomic_load(&c->overlaps), cpu / (double)grants,
            cpu / wall_us / members * 100, busiest / wall_us * 100, longest / 1e3,
-           members * hold_us / 1e3, evenness(of_agent, agent_count), evenness(of_member, members));
+           members * hold_us / 1e3, crowd_evenness(of_agent, agent_count),
+           crowd_evenness(of_member, members));
     for (int i = 0; i < agent_count; i++)
         printf("%s\"%s\":%.3f", i ? "," : "", agents[i], of_agent[i] / (double)grants);
     printf("},\"longest_ms\":{");
@@ -186,7 +187,7 @@ int bench_crowd(int argc, char **argv)
             m->agent = i;
             if (fork() == 0) {
                 prctl(PR_SET_PDEATHSIG, SIGKILL);
-                contend(c, m, agents[i], name, (unsigned)hold_us);
+                crowd_contend(c, m, agents[i], name, (unsigned)hold_us);
                 _exit(0);
             }
         }
@@ -199,6 +200,6 @@ int bench_crowd(int argc, char **argv)
         bad += wait(&status) < 0 || status != 0;
     if (bad)
         measure_die("%d processes ended badly", bad);
-    report(c, members, agents, agent_count, (double)hold_us);
+    crowd_report(c, members, agents, agent_count, (double)hold_us);
     return 0;
 }

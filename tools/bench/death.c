@@ -24,7 +24,7 @@ struct scene {
     _Atomic uint32_t held;
 };
 
-static bool gone_from(redisContext *node, const char *name)
+static bool death_gone_from(redisContext *node, const char *name)
 {
     redisReply *reply = redisCommand(node, "EXISTS %s", name);
     bool gone;
@@ -36,8 +36,8 @@ static bool gone_from(redisContext *node, const char *name)
     return gone;
 }
 
-static double die_once(struct scene *scene, const char *agent, const char *name, int nodes,
-                       redisContext **node, long pause_us)
+static double death_die_once(struct scene *scene, const char *agent, const char *name, int nodes,
+                             redisContext **node, long pause_us)
 {
     int gone = 0;
     double start;
@@ -61,7 +61,7 @@ static double die_once(struct scene *scene, const char *agent, const char *name,
     while (gone < nodes / 2 + 1) {
         gone = 0;
         for (int i = 0; i < nodes; i++)
-            gone += gone_from(node[i], name);
+            gone += death_gone_from(node[i], name);
         if (measure_now_us() - start > PATIENCE_US)
             measure_die("%s is not released", name);
     }
@@ -94,7 +94,7 @@ int bench_death(int argc, char **argv)
         char name[LIBRARY_NAME_LEN + 1];
 
         library_name(name, "death", getpid() % 1000 * 10000 + k);
-        samples[k] = die_once(scene, argv[1], name, nodes, node, pause_us);
+        samples[k] = death_die_once(scene, argv[1], name, nodes, node, pause_us);
     }
     printf(
         "{\"bench\":\"death\",\"rounds\":%ld,\"pause_us\":%ld,\"p50_us\":%.1f,\"p99_us\":%.1f}\n",

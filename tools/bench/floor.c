@@ -58,7 +58,7 @@ struct floor {
     double cpu_before[NODES_MAX];
 };
 
-static double node_cpu_us(redisContext *c)
+static double floor_node_cpu_us(redisContext *c)
 {
     redisReply *r = redisCommand(c, "INFO cpu");
     double user = 0, sys = 0;
@@ -74,7 +74,7 @@ static double node_cpu_us(redisContext *c)
     return (user + sys) * 1e6;
 }
 
-static void load(redisContext *c, char ret_sha[41], const char *text)
+static void floor_load(redisContext *c, char ret_sha[41], const char *text)
 {
     redisReply *r = redisCommand(c, "SCRIPT LOAD %s", text);
 
@@ -84,7 +84,7 @@ static void load(redisContext *c, char ret_sha[41], const char *text)
     freeReplyObject(r);
 }
 
-static void set_blocking(redisContext *c, bool blocking)
+static void floor_set_blocking(redisContext *c, bool blocking)
 {
     int flags = fcntl(c->fd, F_GETFL);
 
@@ -95,7 +95,7 @@ static void set_blocking(redisContext *c, bool blocking)
         c->flags &= ~REDIS_BLOCK;
 }
 
-static void open_nodes(struct floor *f, int count, char **names)
+static void floor_open_nodes(struct floor *f, int count, char **names)
 {
     struct timeval now;
 
@@ -115,9 +115,9 @@ static void open_nodes(struct floor *f, int count, char **names)
             measure_die("node %s: %s", names[i], c ? c->errstr : "out of memory");
         f->node[i] = c;
         if (f->scripts) {
-            load(c, f->acquire_sha, script_acquire);
-            load(c, f->release_sha, script_release);
-            load(c, f->renew_sha, script_renew);
+            floor_load(c, f->acquire_sha, script_acquire);
+            floor_load(c, f->release_sha, script_release);
+            floor_load(c, f->renew_sha, script_renew);
             /* A node that an agent uses has a sentinel; on any other one is made. */
             r = redisCommand(c, "HSETNX holdfast:node nonce %s", bench_nonce);
             freeReplyObject(r);
@@ -125,26 +125,26 @@ static void open_nodes(struct floor *f, int count, char **names)
             snprintf(f->nonce[i], sizeof(f->nonce[i]), "%s", r && r->str ? r->str : "");
             freeReplyObject(r);
         } else {
-            load(c, f->release_sha, plain_release);
-            load(c, f->renew_sha, plain_renew);
+            floor_load(c, f->release_sha, plain_release);
+            floor_load(c, f->renew_sha, plain_renew);
         }
-        f->cpu_before[i] = node_cpu_us(c);
-        set_blocking(c, false);
+        f->cpu_before[i] = floor_node_cpu_us(c);
+        floor_set_blocking(c, false);
     }
 }
 
-static double nodes_cpu_us(struct floor *f)
+static double floor_nodes_cpu_us(struct floor *f)
 {
     double sum = 0;
 
     for (int i = 0; i < f->n; i++) {
-        set_blocking(f->node[i], true);
-        sum += node_cpu_us(f->node[i]) - f->cpu_before[i];
+        floor_set_blocking(f->node[i], true);
+        sum += floor_node_cpu_us(f->node[i]) - f->cpu_before[i];
     }
     return sum / f->n;
 }
 
-static void flush(struct floor *f)
+static void floor_flush(struct floor *f)
 {
     for (int i = 0; i < f->n; i++) {
         int done = f->ring != NULL;
@@ -158,7 +158,7 @@ static void flush(struct floor *f)
     }
 }
 
-static void take_replies(struct floor *f, int i)
+static void floor_take_replies(struct floor *f, int i)
 {
     void *r;
 
@@ -170,17 +170,17 @@ static void take_replies(struct floor *f, int i)
     }
 }
 
-static void on_received(void *arg, unsigned i, size_t length)
+static void floor_on_received(void *arg, unsigned i, size_t length)
 {
     struct floor *f = arg;
 
     f->io[i].receives = false;
     if (redisReaderFeed(f->node[i]->reader, f->io[i].in, length) != REDIS_OK)
         measure_die("read: %s", f->node[i]->reader->errstr);
-    take_replies(f, (int)i);
+    floor_take_replies(f, (int)i);
 }
 
-static void pump_ring(struct floor *f)
+static void floor_pump_ring(struct floor *f)
 {
     for (int i = 0; i < f->n; i++) {
         if (f->io[i].receives || !f->owed[i])
@@ -188,15 +188,15 @@ static void pump_ring(struct floor *f)
         uring_receive(f->ring, f->node[i]->fd, f->io[i].in, sizeof(f->io[i].in), (unsigned)i);
         f->io[i].receives = true;
     }
-    uring_wait(f->ring, on_received, f);
+    uring_wait(f->ring, floor_on_received, f);
 }
 
-static void pump(struct floor *f)
+static void floor_pump(struct floor *f)
 {
     struct pollfd p[NODES_MAX];
 
     if (f->ring) {
-        pump_ring(f);
+        floor_pump_ring(f);
         return;
     }
 
@@ -208,12 +208,12 @@ static void pump(struct floor *f)
             continue;
         if (redisBufferRead(f->node[i]) != REDIS_OK)
             measure_die("read: %s", f->node[i]->errstr);
-        take_replies(f, i);
+        floor_take_replies(f, i);
     }
 }
 
 /* Until `want` nodes have no more than `most` commands unanswered. */
-static void await(struct floor *f, int want, long most)
+static void floor_await(struct floor *f, int want, long most)
 {
     for (;;) {
         int ready = 0;
@@ -222,11 +222,11 @@ static void await(struct floor *f, int want, long most)
             ready += f->owed[i] <= most;
         if (ready >= want)
             return;
-        pump(f);
+        floor_pump(f);
     }
 }
 
-static void append(struct floor *f, int i, const char *format, ...)
+static void floor_append(struct floor *f, int i, const char *format, ...)
 {
     struct ring_io *io = &f->io[i];
     va_list args;
@@ -248,32 +248,32 @@ static void append(struct floor *f, int i, const char *format, ...)
     f->owed[i]++;
 }
 
-static void append_acquire(struct floor *f, int i, const char *key)
+static void floor_append_acquire(struct floor *f, int i, const char *key)
 {
     if (f->scripts)
-        append(f, i,
-               "EVALSHA %s 3 holdfast:node %s holdfast:fence:%s %s " TTL_MS
-               " 4000000000000000 %s %" PRIu64 " %s %" PRIu64 "\n1\n0\n0\nbench\nbench\n",
-               f->acquire_sha, key, key, token, f->nonce[i], f->fence, tag, f->fence);
+        floor_append(f, i,
+                     "EVALSHA %s 3 holdfast:node %s holdfast:fence:%s %s " TTL_MS
+                     " 4000000000000000 %s %" PRIu64 " %s %" PRIu64 "\n1\n0\n0\nbench\nbench\n",
+                     f->acquire_sha, key, key, token, f->nonce[i], f->fence, tag, f->fence);
     else
-        append(f, i, "SET %s %s NX PX " TTL_MS, key, token);
+        floor_append(f, i, "SET %s %s NX PX " TTL_MS, key, token);
 }
 
-static void append_release(struct floor *f, int i, const char *key)
+static void floor_append_release(struct floor *f, int i, const char *key)
 {
     if (f->scripts)
-        append(f, i, "EVALSHA %s 2 holdfast:node %s %s", f->release_sha, key, token);
+        floor_append(f, i, "EVALSHA %s 2 holdfast:node %s %s", f->release_sha, key, token);
     else
-        append(f, i, "EVALSHA %s 1 %s %s", f->release_sha, key, token);
+        floor_append(f, i, "EVALSHA %s 1 %s %s", f->release_sha, key, token);
 }
 
-static void report(struct floor *f, const char *what, const char *figures, double count,
-                   double cpu_us)
+static void floor_report(struct floor *f, const char *what, const char *figures, double count,
+                         double cpu_us)
 {
     printf("{\"bench\":\"floor\",\"kind\":\"%s\",\"what\":\"%s\",\"nodes\":%d,%s,\"client_cpu_us\":"
            "%.2f,\"node_cpu_us\":%.2f}\n",
            f->scripts ? "scripts" : "plain", what, f->n, figures, cpu_us / count,
-           nodes_cpu_us(f) / count);
+           floor_nodes_cpu_us(f) / count);
 }
 
 /* What a lock waits for: a quorum, as the agent; all nodes (redsync); or one node after the other (redlock-py and -cpp).
@@ -282,7 +282,7 @@ enum fan { FAN_QUORUM, FAN_ALL, FAN_IN_TURN, FAN_URING };
 static const char *const fans[] = {"lat", "all", "turn", "uring"};
 
 /* Nodes that rest in between, as with an agent, have colder caches. */
-static void keep_pace(struct floor *f)
+static void floor_keep_pace(struct floor *f)
 {
     double now_us = measure_now_us();
 
@@ -291,23 +291,23 @@ static void keep_pace(struct floor *f)
     f->next_us = measure_now_us() + f->pace_us;
 }
 
-static void ask_all(struct floor *f, enum fan fan, void (*ask)(struct floor *, int, const char *),
-                    const char *key)
+static void floor_ask_all(struct floor *f, enum fan fan,
+                          void (*ask)(struct floor *, int, const char *), const char *key)
 {
     if (f->pace_us > 0)
-        keep_pace(f);
+        floor_keep_pace(f);
     for (int i = 0; i < f->n; i++) {
         ask(f, i, key);
         if (fan == FAN_IN_TURN) {
-            flush(f);
-            await(f, f->n, 0);
+            floor_flush(f);
+            floor_await(f, f->n, 0);
         }
     }
-    flush(f);
-    await(f, fan == FAN_QUORUM || fan == FAN_URING ? f->q : f->n, 0);
+    floor_flush(f);
+    floor_await(f, fan == FAN_QUORUM || fan == FAN_URING ? f->q : f->n, 0);
 }
 
-static void latency(struct floor *f, long cycles, enum fan fan)
+static void floor_latency(struct floor *f, long cycles, enum fan fan)
 {
     double *samples = malloc(sizeof(*samples) * (size_t)cycles);
     double cpu = measure_cpu_us();
@@ -319,21 +319,21 @@ static void latency(struct floor *f, long cycles, enum fan fan)
 
         snprintf(key, sizeof(key), "floor:%ld", k);
         f->fence++;
-        ask_all(f, fan, append_acquire, key);
-        ask_all(f, fan, append_release, key);
+        floor_ask_all(f, fan, floor_append_acquire, key);
+        floor_ask_all(f, fan, floor_append_release, key);
         samples[k] = measure_now_us() - start;
     }
     cpu = measure_cpu_us() - cpu;
-    await(f, f->n, 0);
+    floor_await(f, f->n, 0);
     snprintf(figures, sizeof(figures), "\"p50_us\":%.1f,\"p99_us\":%.1f",
              measure_percentile(samples, (size_t)cycles, 0.5),
              measure_percentile(samples, (size_t)cycles, 0.99));
-    report(f, f->pace_us > 0 ? "pace" : fans[fan], figures, (double)cycles, cpu);
+    floor_report(f, f->pace_us > 0 ? "pace" : fans[fan], figures, (double)cycles, cpu);
     free(samples);
 }
 
 /* Only one acquire: to all nodes and back from a quorum. */
-static void round_trip(struct floor *f, long cycles, long pause_us)
+static void floor_round_trip(struct floor *f, long cycles, long pause_us)
 {
     double *samples = malloc(sizeof(*samples) * (size_t)cycles);
     double cpu = measure_cpu_us();
@@ -348,21 +348,21 @@ static void round_trip(struct floor *f, long cycles, long pause_us)
         measure_pause(pause_us);
         start = measure_now_us();
         for (int i = 0; i < f->n; i++)
-            append_acquire(f, i, key);
-        flush(f);
-        await(f, f->q, 0);
+            floor_append_acquire(f, i, key);
+        floor_flush(f);
+        floor_await(f, f->q, 0);
         samples[k] = measure_now_us() - start;
-        await(f, f->n, 0);
+        floor_await(f, f->n, 0);
     }
     cpu = measure_cpu_us() - cpu;
     snprintf(figures, sizeof(figures), "\"pause_us\":%ld,\"p50_us\":%.1f,\"p99_us\":%.1f", pause_us,
              measure_percentile(samples, (size_t)cycles, 0.5),
              measure_percentile(samples, (size_t)cycles, 0.99));
-    report(f, "rtt", figures, (double)cycles, cpu);
+    floor_report(f, "rtt", figures, (double)cycles, cpu);
     free(samples);
 }
 
-static void throughput(struct floor *f, long cycles, long width)
+static void floor_throughput(struct floor *f, long cycles, long width)
 {
     double start = measure_now_us(), cpu = measure_cpu_us();
     char figures[96];
@@ -375,20 +375,21 @@ static void throughput(struct floor *f, long cycles, long width)
                 snprintf(key, sizeof(key), "floor:%ld", k + w);
                 f->fence++;
                 for (int i = 0; i < f->n; i++)
-                    phase ? append_release(f, i, key) : append_acquire(f, i, key);
+                    phase ? floor_append_release(f, i, key) : floor_append_acquire(f, i, key);
             }
-            flush(f);
-            await(f, f->n, 0);
+            floor_flush(f);
+            floor_await(f, f->n, 0);
         }
     }
     snprintf(figures, sizeof(figures), "\"width\":%ld,\"cycles_per_s\":%.0f", width,
              (double)cycles / (measure_now_us() - start) * 1e6);
-    report(f, "tput", figures, (double)cycles, measure_cpu_us() - cpu);
+    floor_report(f, "tput", figures, (double)cycles, measure_cpu_us() - cpu);
 }
 
 /* One renew script for keys number `from` and the `count - 1` that come after it, on every node. The order is that in
  * which they were set, so that they are side by side in a node's memory, or any other, as leases fall due. */
-static void append_renew(struct floor *f, long from, long count, long keys_in_all, bool shuffled)
+static void floor_append_renew(struct floor *f, long from, long count, long keys_in_all,
+                               bool shuffled)
 {
     size_t most = (size_t)(3 * count) + 8;
     const char **argv = malloc(most * sizeof(*argv));
@@ -428,7 +429,7 @@ static void append_renew(struct floor *f, long from, long count, long keys_in_al
 }
 
 /* `order`: renew, as fast as possible; shuffled; paced:MS, shuffled and spread over so many milliseconds. */
-static void renewal(struct floor *f, long keys, long batch, const char *order)
+static void floor_renewal(struct floor *f, long keys, long batch, const char *order)
 {
     bool shuffled = strcmp(order, "renew") != 0, paced = strncmp(order, "paced:", 6) == 0;
     double span_us = paced ? (double)measure_number(order + 6, 1) * 1e3 : 0, start, cpu;
@@ -445,14 +446,14 @@ static void renewal(struct floor *f, long keys, long batch, const char *order)
             f->owed[i] += 2;
         }
         if (k % 500 == 499 || k == keys - 1) {
-            flush(f);
-            await(f, f->n, 0);
+            floor_flush(f);
+            floor_await(f, f->n, 0);
         }
     }
     for (int i = 0; i < f->n; i++) {
-        set_blocking(f->node[i], true);
-        f->cpu_before[i] = node_cpu_us(f->node[i]);
-        set_blocking(f->node[i], false);
+        floor_set_blocking(f->node[i], true);
+        f->cpu_before[i] = floor_node_cpu_us(f->node[i]);
+        floor_set_blocking(f->node[i], false);
     }
     start = measure_now_us();
     cpu = measure_cpu_us();
@@ -461,24 +462,24 @@ static void renewal(struct floor *f, long keys, long batch, const char *order)
 
         if (early_us > 0)
             usleep((unsigned)early_us);
-        append_renew(f, k, keys - k < batch ? keys - k : batch, keys, shuffled);
-        flush(f);
-        await(f, f->n, paced ? 0 : 3); /* a few in flight keep node and client busy at once */
+        floor_append_renew(f, k, keys - k < batch ? keys - k : batch, keys, shuffled);
+        floor_flush(f);
+        floor_await(f, f->n, paced ? 0 : 3); /* a few in flight keep node and client busy at once */
     }
-    await(f, f->n, 0);
+    floor_await(f, f->n, 0);
     snprintf(figures, sizeof(figures), "\"batch\":%ld,\"leases_per_s\":%.0f", batch,
              (double)keys / (measure_now_us() - start) * 1e6);
-    report(f, paced ? "paced" : order, figures, (double)keys, measure_cpu_us() - cpu);
+    floor_report(f, paced ? "paced" : order, figures, (double)keys, measure_cpu_us() - cpu);
 }
 
-static bool has_pace(const char *word)
+static bool floor_has_pace(const char *word)
 {
     return strncmp(word, "pace:", 5) == 0;
 }
 
-static int fan_of(const char *word)
+static int floor_fan_of(const char *word)
 {
-    if (has_pace(word))
+    if (floor_has_pace(word))
         return FAN_QUORUM;
     for (int fan = FAN_QUORUM; fan <= FAN_URING; fan++)
         if (strcmp(word, fans[fan]) == 0)
@@ -500,23 +501,23 @@ int bench_floor(int argc, char **argv)
         return 64;
     }
     f.scripts = strcmp(argv[1], "scripts") == 0;
-    fan = fan_of(argv[2]);
-    open_nodes(&f, argc - (fan < 0 ? 5 : 4), argv + (fan < 0 ? 5 : 4));
+    fan = floor_fan_of(argv[2]);
+    floor_open_nodes(&f, argc - (fan < 0 ? 5 : 4), argv + (fan < 0 ? 5 : 4));
     if (fan == FAN_URING)
         f.ring = uring_open();
-    if (has_pace(argv[2])) {
+    if (floor_has_pace(argv[2])) {
         f.pace_us = (double)measure_number(argv[2] + 5, 1);
         (void)prctl(PR_SET_TIMERSLACK, 1000L);
     }
     if (fan >= 0)
-        latency(&f, measure_number(argv[3], 1), (enum fan)fan);
+        floor_latency(&f, measure_number(argv[3], 1), (enum fan)fan);
     else if (strcmp(argv[2], "rtt") == 0)
-        round_trip(&f, measure_number(argv[3], 1), measure_number(argv[4], 0));
+        floor_round_trip(&f, measure_number(argv[3], 1), measure_number(argv[4], 0));
     else if (strcmp(argv[2], "tput") == 0)
-        throughput(&f, measure_number(argv[3], 1), measure_number(argv[4], 1));
+        floor_throughput(&f, measure_number(argv[3], 1), measure_number(argv[4], 1));
     else if (strcmp(argv[2], "renew") == 0 || strcmp(argv[2], "shuffled") == 0 ||
              strncmp(argv[2], "paced:", 6) == 0)
-        renewal(&f, measure_number(argv[3], 1), measure_number(argv[4], 1), argv[2]);
+        floor_renewal(&f, measure_number(argv[3], 1), measure_number(argv[4], 1), argv[2]);
     else
         measure_die(
             "'%s' is none of lat, all, turn, uring, pace:US, rtt, tput, renew, shuffled, paced:MS",

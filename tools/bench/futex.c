@@ -19,7 +19,7 @@
 #include "tools/bench/share.h"
 
 /* Ends with its parent, which would wait for it for ever. */
-static _Noreturn void echo(_Atomic uint32_t word[2], long rounds)
+static _Noreturn void futex_echo(_Atomic uint32_t word[2], long rounds)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (uint32_t k = 0; k < (uint32_t)rounds; k++) {
@@ -31,7 +31,7 @@ static _Noreturn void echo(_Atomic uint32_t word[2], long rounds)
 
 /* Moves the caller to the nth processor that it may use: on separate processors neither process waits for the other
  * to leave, and each wake-up crosses them. Does nothing if there is no such processor. */
-static void move_to(int nth)
+static void futex_move_to(int nth)
 {
     cpu_set_t may, one;
 
@@ -64,9 +64,9 @@ int bench_futex(int argc, char **argv)
     samples = calloc((size_t)rounds, sizeof(*samples));
     other = fork();
     if (apart)
-        move_to(other == 0);
+        futex_move_to(other == 0);
     if (other == 0)
-        echo(word, rounds);
+        futex_echo(word, rounds);
     for (uint32_t k = 0; k < (uint32_t)rounds; k++) {
         double start;
 

@@ -12,7 +12,8 @@
 
 #define AT_ONCE 32 /* names in one call */
 
-static void take(hf_client *client, const char *prefix, long from, int count, hf_lease **ret_leases)
+static void hold_take(hf_client *client, const char *prefix, long from, int count,
+                      hf_lease **ret_leases)
 {
     struct hf_acquire_options options = {.size = sizeof(options), .wait_ms = -1};
     char text[AT_ONCE][LIBRARY_NAME_LEN + 1];
@@ -26,7 +27,7 @@ static void take(hf_client *client, const char *prefix, long from, int count, hf
 }
 
 /* Returns how many are held; lowers `least_ms` to the shortest remaining validity. */
-static long look(hf_lease **leases, long count, double *least_ms)
+static long hold_look(hf_lease **leases, long count, double *least_ms)
 {
     long held = 0;
 
@@ -58,16 +59,16 @@ int bench_hold(int argc, char **argv)
     leases = calloc((size_t)count, sizeof(*leases));
     client = library_connect(argv[1]);
     for (long i = 0; i < count; i += AT_ONCE)
-        take(client, argv[2], from + i, (int)(count - i < AT_ONCE ? count - i : AT_ONCE),
-             leases + i);
+        hold_take(client, argv[2], from + i, (int)(count - i < AT_ONCE ? count - i : AT_ONCE),
+                  leases + i);
     printf("{\"bench\":\"hold\",\"leases\":%ld,\"seconds\":%.2f,\"client_cpu_us\":%.2f}\n", count,
            (measure_now_us() - start) / 1e6, (measure_cpu_us() - cpu) / (double)count);
     fflush(stdout);
     while (poll(&in, 1, 1000) == 0) {
-        (void)look(leases, count, &least_ms);
+        (void)hold_look(leases, count, &least_ms);
         looks++;
     }
-    held = look(leases, count, &least_ms);
+    held = hold_look(leases, count, &least_ms);
     printf(
         "{\"bench\":\"held\",\"leases\":%ld,\"lost\":%ld,\"looks\":%ld,\"least_left_ms\":%.0f}\n",
         count, count - held, looks + 1, least_ms);

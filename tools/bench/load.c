@@ -65,7 +65,7 @@ static struct {
     int64_t busy_ns, renewed, scripts, wait_max_ns, late_max_ns, least_ns;
 } s;
 
-static void *make(size_t count, size_t size)
+static void *load_make(size_t count, size_t size)
 {
     void *memory = calloc(count, size);
 
@@ -74,7 +74,7 @@ static void *make(size_t count, size_t size)
     return memory;
 }
 
-static void event_at(struct heap_item *item, hf_time at)
+static void load_event_at(struct heap_item *item, hf_time at)
 {
     if (heap_has(item))
         heap_move(&s.events, item, at);
@@ -85,7 +85,7 @@ static void event_at(struct heap_item *item, hf_time at)
 /* --- the node --------------------------------------------------------------------------------- */
 
 /* Returns when the node has finished a script that arrives at `at`. */
-static hf_time node_runs(hf_time at, size_t keys)
+static hf_time load_node_runs(hf_time at, size_t keys)
 {
     hf_dur cost = hf_ns(s.script_cost.ns + (int64_t)keys * s.key_cost.ns);
     hf_time start = hf_time_max(at, s.node_free);
@@ -107,24 +107,24 @@ static hf_time node_runs(hf_time at, size_t keys)
 
 /* --- a host ----------------------------------------------------------------------------------- */
 
-static void plan(struct host *h, uint32_t lease, hf_time at)
+static void load_plan(struct host *h, uint32_t lease, hf_time at)
 {
     if (!cohorts_add(&h->due, lease, at))
         measure_die("more cohorts than there can be");
 }
 
 /* Its next event: when something is due, or may be sent again. */
-static void host_waits(struct host *h)
+static void load_host_waits(struct host *h)
 {
     hf_time next = pace_next(&h->pace, cohorts_next(&h->due), pace_slack(&s.timing));
 
     if (next.ns == HF_TIME_NEVER.ns)
         heap_remove(&s.events, &h->event);
     else
-        event_at(&h->event, hf_time_max(next, hf_time_max(s.now, h->away_until)));
+        load_event_at(&h->event, hf_time_max(next, hf_time_max(s.now, h->away_until)));
 }
 
-static void send(struct host *h)
+static void load_send(struct host *h)
 {
     struct script *script = h->script;
     hf_dur company = hf_dur_scale(s.timing.attempt, 1, 4);
@@ -148,41 +148,44 @@ static void send(struct host *h)
     script->sent = s.now;
     script->late = hf_ns(late);
     pace_sent(&h->pace);
-    event_at(&script->event,
-             hf_time_add(node_runs(hf_time_add(s.now, HALF_TRIP), script->count), HALF_TRIP));
+    load_event_at(
+        &script->event,
+        hf_time_add(load_node_runs(hf_time_add(s.now, HALF_TRIP), script->count), HALF_TRIP));
 }
 
-static void answered(struct script *script)
+static void load_answered(struct script *script)
 {
     struct host *h = script->host;
 
     if (hf_time_before(s.now, h->away_until)) { /* read when the host continues */
-        event_at(&script->event, h->away_until);
+        load_event_at(&script->event, h->away_until);
         return;
     }
     for (size_t i = 0; i < script->count; i++) {
         h->a[script->lease[i]] = script->sent;
-        plan(h, script->lease[i],
-             phases_next(&h->phases, &s.timing, script->sent, script->late, COHORT_MOST, s.leases));
+        load_plan(
+            h, script->lease[i],
+            phases_next(&h->phases, &s.timing, script->sent, script->late, COHORT_MOST, s.leases));
     }
     script->busy = false;
     pace_ended(&h->pace, hf_time_since(s.now, script->sent).ns <= s.timing.attempt.ns, script->late,
                pace_slack(&s.timing));
-    host_waits(h);
+    load_host_waits(h);
 }
 
-static void host_make(struct host *h)
+static void load_host_make(struct host *h)
 {
     uint32_t room = cohorts_room(s.leases);
 
     h->due = (struct cohorts){
-        .heap = {.items = make(room + 1, sizeof(struct heap_item *)), .room = (size_t)room + 1},
-        .all = make(room, sizeof(struct cohort)),
-        .free = make(room, sizeof(uint32_t)),
-        .home = make(s.leases, sizeof(uint32_t)),
+        .heap = {.items = load_make(room + 1, sizeof(struct heap_item *)),
+                 .room = (size_t)room + 1},
+        .all = load_make(room, sizeof(struct cohort)),
+        .free = load_make(room, sizeof(uint32_t)),
+        .home = load_make(s.leases, sizeof(uint32_t)),
         .room = room,
     };
-    h->a = make(s.leases, sizeof(*h->a));
+    h->a = load_make(s.leases, sizeof(*h->a));
     h->away_until = HF_TIME_PAST;
     phases_init(&h->phases, draw_next(&s.random));
     for (int i = 0; i < PACE_MOST; i++)
@@ -191,12 +194,13 @@ static void host_make(struct host *h)
     for (uint32_t i = 0; i < s.leases; i++)
         h->a[i] = hf_time_sub(START, hf_ns(s.timing.renew_after.ns / s.leases * (s.leases - i)));
     for (uint32_t i = 0; i < s.leases; i++)
-        plan(h, i, phases_next(&h->phases, &s.timing, h->a[i], hf_ns(0), COHORT_MOST, s.leases));
+        load_plan(h, i,
+                  phases_next(&h->phases, &s.timing, h->a[i], hf_ns(0), COHORT_MOST, s.leases));
     s.now = START;
-    host_waits(h);
+    load_host_waits(h);
 }
 
-static void host_free(struct host *h)
+static void load_host_free(struct host *h)
 {
     free(h->due.heap.items);
     free(h->due.all);
@@ -208,7 +212,7 @@ static void host_free(struct host *h)
 /* --- faults ----------------------------------------------------------------------------------- */
 
 /* Its scripts got no answer: each lease is tried again after a while. */
-static void host_loses_connection(struct host *h)
+static void load_host_loses_connection(struct host *h)
 {
     struct backoff backoff;
     hf_time up = s.fault_from;
@@ -223,7 +227,7 @@ static void host_loses_connection(struct host *h)
             continue;
         heap_remove(&s.events, &script->event);
         for (size_t k = 0; k < script->count; k++)
-            plan(h, script->lease[k], hf_time_add(s.now, delay));
+            load_plan(h, script->lease[k], hf_time_add(s.now, delay));
         script->busy = false;
         pace_ended(&h->pace, false, script->late, pace_slack(&s.timing));
     }
@@ -231,23 +235,23 @@ static void host_loses_connection(struct host *h)
     while (hf_time_before(up, s.fault_until))
         up = hf_time_add(up, backoff_step(&backoff, draw_next(&s.random)));
     h->away_until = up;
-    host_waits(h);
+    load_host_waits(h);
 }
 
-static void begin_fault(void)
+static void load_begin_fault(void)
 {
     for (uint32_t i = 0; i < s.hosts; i++)
         if (s.fault == FAULT_NODE_CUT_OFF)
-            host_loses_connection(&s.host[i]);
+            load_host_loses_connection(&s.host[i]);
     if (s.fault == FAULT_HOST_STOPPED) {
         s.host[0].away_until = s.fault_until;
-        host_waits(&s.host[0]);
+        load_host_waits(&s.host[0]);
     }
 }
 
 /* --- a run ------------------------------------------------------------------------------------ */
 
-static void run_until(hf_time end)
+static void load_run_until(hf_time end)
 {
     struct heap_item *item;
 
@@ -261,17 +265,17 @@ static void run_until(hf_time end)
         if (is_host) {
             struct host *h = HF_CONTAINER(item, struct host, event);
 
-            send(h);
-            host_waits(h);
+            load_send(h);
+            load_host_waits(h);
         } else {
-            answered(HF_CONTAINER(item, struct script, event));
+            load_answered(HF_CONTAINER(item, struct script, event));
         }
     }
     s.now = end;
 }
 
 /* The most of a slice between the two, as a multiple of an even load. */
-static double peak(hf_time from, hf_time until)
+static double load_peak(hf_time from, hf_time until)
 {
     double even = (double)s.hosts * s.leases * (double)SLICE.ns / (double)s.timing.renew_after.ns;
     uint32_t most = 0;
@@ -282,13 +286,13 @@ static double peak(hf_time from, hf_time until)
     return (double)most / even;
 }
 
-static void forget(void)
+static void load_forget(void)
 {
     s.busy_ns = s.renewed = s.scripts = s.wait_max_ns = s.late_max_ns = 0;
     s.least_ns = INT64_MAX;
 }
 
-static void report(const char *name, const char *when, hf_time from, hf_time until)
+static void load_report(const char *name, const char *when, hf_time from, hf_time until)
 {
     double seconds = (double)hf_time_since(until, from).ns / 1e9;
     double asked = (double)s.hosts * s.leases * seconds * 1e9 / (double)s.timing.renew_after.ns;
@@ -301,54 +305,54 @@ static void report(const char *name, const char *when, hf_time from, hf_time unt
         name, when, s.hosts, s.leases, (double)s.timing.ttl.ns / 1e9, seconds,
         (double)s.renewed / seconds, (double)s.renewed / asked,
         s.scripts ? (double)s.renewed / (double)s.scripts : 0.0, (double)s.busy_ns / seconds / 1e7,
-        peak(from, until), (double)s.wait_max_ns / 1e6, (double)s.late_max_ns / 1e6,
+        load_peak(from, until), (double)s.wait_max_ns / 1e6, (double)s.late_max_ns / 1e6,
         s.least_ns == INT64_MAX ? 0.99 : (double)s.least_ns / (double)s.timing.ttl.ns);
-    forget();
+    load_forget();
 }
 
-static void phase_of_run(const char *name, const char *when, int64_t length_ns)
+static void load_phase_of_run(const char *name, const char *when, int64_t length_ns)
 {
     hf_time from = s.now;
 
-    run_until(hf_time_add(from, hf_ns(length_ns)));
-    report(name, when, from, s.now);
+    load_run_until(hf_time_add(from, hf_ns(length_ns)));
+    load_report(name, when, from, s.now);
 }
 
 /* Two rounds to settle, one undisturbed, the fault, and three rounds after it. */
-static void run(const char *name, enum fault fault, hf_dur fault_for)
+static void load_run(const char *name, enum fault fault, hf_dur fault_for)
 {
     int64_t round = s.timing.renew_after.ns;
     hf_time from;
 
     s.events.room = (size_t)s.hosts * (PACE_MOST + 1) + 1;
-    s.events.items = make(s.events.room, sizeof(struct heap_item *));
+    s.events.items = load_make(s.events.room, sizeof(struct heap_item *));
     s.events.count = 0;
-    s.host = make(s.hosts, sizeof(*s.host));
+    s.host = load_make(s.hosts, sizeof(*s.host));
     s.node_free = START;
     s.fault = FAULT_NONE;
     memset(s.slice, 0, sizeof(s.slice));
     for (uint32_t i = 0; i < s.hosts; i++)
-        host_make(&s.host[i]);
-    run_until(hf_time_add(START, hf_ns(2 * round)));
-    forget();
-    phase_of_run(name, "before", round);
+        load_host_make(&s.host[i]);
+    load_run_until(hf_time_add(START, hf_ns(2 * round)));
+    load_forget();
+    load_phase_of_run(name, "before", round);
     if (fault != FAULT_NONE) {
         s.fault = fault;
         s.fault_from = from = s.now;
         s.fault_until = hf_time_add(s.now, fault_for);
-        begin_fault();
-        run_until(hf_time_add(s.fault_until, hf_ns(round)));
-        report(name, "fault and round 1", from, s.now);
-        phase_of_run(name, "round 2", round);
-        phase_of_run(name, "round 3", round);
+        load_begin_fault();
+        load_run_until(hf_time_add(s.fault_until, hf_ns(round)));
+        load_report(name, "fault and round 1", from, s.now);
+        load_phase_of_run(name, "round 2", round);
+        load_phase_of_run(name, "round 3", round);
     }
     for (uint32_t i = 0; i < s.hosts; i++)
-        host_free(&s.host[i]);
+        load_host_free(&s.host[i]);
     free(s.host);
     free(s.events.items);
 }
 
-static void set(uint32_t hosts, uint32_t leases, int64_t ttl_s)
+static void load_set(uint32_t hosts, uint32_t leases, int64_t ttl_s)
 {
     s.hosts = hosts;
     s.leases = leases;
@@ -366,17 +370,17 @@ int bench_load(int argc, char **argv)
     s.key_cost = hf_ns(measure_number(argv[1], 1));
     s.script_cost = hf_ns(measure_number(argv[2], 0));
     s.random = 1;
-    set(1, 1000000 / less, 60);
-    run("a million of one host", FAULT_NONE, hf_ns(0));
-    run("its agent is stopped", FAULT_HOST_STOPPED, hf_ms(5000));
-    run("the node is stopped", FAULT_NODE_STOPPED, hf_ms(5000));
-    run("the node is cut off", FAULT_NODE_CUT_OFF, hf_ms(5000));
-    set(1000 / less, 1000, 60);
-    run("1000 hosts", FAULT_NONE, hf_ns(0));
-    run("1000 hosts, the node is cut off", FAULT_NODE_CUT_OFF, hf_ms(5000));
-    set(1000 / less, 1000, 30);
-    run("1000 hosts, half the TTL", FAULT_NODE_CUT_OFF, hf_ms(5000));
-    set(2500 / less, 1000, 30);
-    run("2500 hosts, half the TTL", FAULT_NODE_CUT_OFF, hf_ms(5000));
+    load_set(1, 1000000 / less, 60);
+    load_run("a million of one host", FAULT_NONE, hf_ns(0));
+    load_run("its agent is stopped", FAULT_HOST_STOPPED, hf_ms(5000));
+    load_run("the node is stopped", FAULT_NODE_STOPPED, hf_ms(5000));
+    load_run("the node is cut off", FAULT_NODE_CUT_OFF, hf_ms(5000));
+    load_set(1000 / less, 1000, 60);
+    load_run("1000 hosts", FAULT_NONE, hf_ns(0));
+    load_run("1000 hosts, the node is cut off", FAULT_NODE_CUT_OFF, hf_ms(5000));
+    load_set(1000 / less, 1000, 30);
+    load_run("1000 hosts, half the TTL", FAULT_NODE_CUT_OFF, hf_ms(5000));
+    load_set(2500 / less, 1000, 30);
+    load_run("2500 hosts, half the TTL", FAULT_NODE_CUT_OFF, hf_ms(5000));
     return 0;
 }

@@ -34,7 +34,7 @@ struct many {
 };
 
 /* Whether `rc` is that failure; any other ends the process. */
-static bool is_in_vain(struct member *m, int rc, const char *name)
+static bool many_is_in_vain(struct member *m, int rc, const char *name)
 {
     if (rc != HF_ENOQUORUM && rc != HF_ETIMEDOUT)
         library_must(rc, name);
@@ -42,21 +42,21 @@ static bool is_in_vain(struct member *m, int rc, const char *name)
     return rc < 0;
 }
 
-static void cycle(hf_client *client, struct member *m, const char *prefix)
+static void many_cycle(hf_client *client, struct member *m, const char *prefix)
 {
     double asked = measure_now_us();
     char name[LIBRARY_NAME_LEN + 1];
     hf_lease *lease;
 
     library_name(name, prefix, m->cycles % NAMES);
-    if (is_in_vain(m, hf_try(client, name, &lease), name))
+    if (many_is_in_vain(m, hf_try(client, name, &lease), name))
         return;
     m->acquire_us[m->cycles % SAMPLES_MAX] = (float)(measure_now_us() - asked);
-    if (!is_in_vain(m, hf_release(lease), name))
+    if (!many_is_in_vain(m, hf_release(lease), name))
         m->cycles++;
 }
 
-static void set_cycle(hf_client *client, struct member *m, const char *prefix, int width)
+static void many_set_cycle(hf_client *client, struct member *m, const char *prefix, int width)
 {
     struct hf_acquire_options options = {.size = sizeof(options)};
     char text[HF_SET_MAX][LIBRARY_NAME_LEN + 1];
@@ -75,7 +75,7 @@ static void set_cycle(hf_client *client, struct member *m, const char *prefix, i
 }
 
 /* The agent's socket cannot queue so many at once: a client that finds the queue full tries again. */
-static hf_client *connect_in_turn(const char *agent)
+static hf_client *many_connect_in_turn(const char *agent)
 {
     hf_client *client;
     int rc;
@@ -86,10 +86,10 @@ static hf_client *connect_in_turn(const char *agent)
     return client;
 }
 
-static void play(struct many *t, int number, const char *agent, int width)
+static void many_play(struct many *t, int number, const char *agent, int width)
 {
     struct member *m = &t->member[number];
-    hf_client *client = connect_in_turn(agent);
+    hf_client *client = many_connect_in_turn(agent);
     char prefix[LIBRARY_NAME_LEN];
     double cpu;
 
@@ -98,12 +98,12 @@ static void play(struct many *t, int number, const char *agent, int width)
     share_wait(&t->start, 0);
     cpu = measure_cpu_us();
     while (!atomic_load_explicit(&t->stop, memory_order_relaxed))
-        width ? set_cycle(client, m, prefix, width) : cycle(client, m, prefix);
+        width ? many_set_cycle(client, m, prefix, width) : many_cycle(client, m, prefix);
     m->cpu_us = measure_cpu_us() - cpu;
     hf_disconnect(client);
 }
 
-static void report(struct many *t, int clients, int width, double wall_us)
+static void many_report(struct many *t, int clients, int width, double wall_us)
 {
     double *samples = malloc(sizeof(*samples) * (size_t)clients * SAMPLES_MAX), cpu_us = 0;
     size_t count = 0;
@@ -151,7 +151,7 @@ int bench_many(int argc, char **argv)
     for (int i = 0; i < clients; i++)
         if (fork() == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
-            play(t, i, argv[1], width);
+            many_play(t, i, argv[1], width);
             _exit(0);
         }
     while (atomic_load(&t->ready) < (uint32_t)clients) {
@@ -168,6 +168,6 @@ int bench_many(int argc, char **argv)
         bad += wait(&status) < 0 || status != 0;
     if (bad)
         measure_die("%d clients ended badly", bad);
-    report(t, clients, width, start);
+    many_report(t, clients, width, start);
     return 0;
 }

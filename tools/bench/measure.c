@@ -24,7 +24,7 @@ double measure_cpu_us(void)
            (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec);
 }
 
-static int ascending(const void *a, const void *b)
+static int measure_ascending(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
 
@@ -33,7 +33,7 @@ static int ascending(const void *a, const void *b)
 
 double measure_percentile(double *samples, size_t count, double p)
 {
-    qsort(samples, count, sizeof(*samples), ascending);
+    qsort(samples, count, sizeof(*samples), measure_ascending);
     return samples[(size_t)((double)(count - 1) * p)];
 }
 

@@ -18,7 +18,7 @@ struct sample {
     long missing;
 };
 
-static struct sample ask(redisContext *node, const char *prefix, long names, long count)
+static struct sample pttl_ask(redisContext *node, const char *prefix, long names, long count)
 {
     double *left_ms = malloc(sizeof(*left_ms) * (size_t)count);
     struct sample sample = {0};
@@ -73,7 +73,7 @@ int bench_pttl(int argc, char **argv)
         const char *separator = "";
 
         for (int i = 0; i < nodes; i++)
-            samples[i] = ask(node[i], argv[1], names, count);
+            samples[i] = pttl_ask(node[i], argv[1], names, count);
         printf("{\"bench\":\"pttl\",\"asked\":%ld,\"nodes\":[", count);
         for (int i = 0; i < nodes; i++, separator = ",")
             printf("%s{\"p50_ms\":%.0f,\"min_ms\":%.0f,\"missing\":%ld}", separator,

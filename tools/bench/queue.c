@@ -13,7 +13,7 @@
 #include "tools/bench/measure.h"
 
 /* Dispatches until stdin ends. */
-static void idle(hf_client *client)
+static void queue_idle(hf_client *client)
 {
     struct pollfd p[] = {{.fd = STDIN_FILENO, .events = POLLIN},
                          {.fd = hf_fd(client), .events = POLLIN}};
@@ -31,7 +31,7 @@ static void idle(hf_client *client)
     }
 }
 
-static hf_op *start(hf_client *client, const char *prefix, long i)
+static hf_op *queue_start(hf_client *client, const char *prefix, long i)
 {
     char name[128];
     struct hf_acquire_options options = {.size = sizeof(options), .name = name, .wait_ms = -1};
@@ -47,7 +47,7 @@ static hf_op *start(hf_client *client, const char *prefix, long i)
 }
 
 /* Waits until each is granted. */
-static void collect(hf_client *client, hf_op **ops, long count)
+static void queue_collect(hf_client *client, hf_op **ops, long count)
 {
     struct pollfd p = {.fd = hf_fd(client), .events = POLLIN};
 
@@ -89,14 +89,14 @@ int bench_queue(int argc, char **argv)
     if ((rc = hf_connect(argv[2], &client)) < 0)
         measure_die("%s: %s", hf_strerror(rc), hf_last_message());
     for (long i = 0; i < count; i++)
-        ops[i] = start(client, argv[3], i);
+        ops[i] = queue_start(client, argv[3], i);
     if (hold)
-        collect(client, ops, count);
+        queue_collect(client, ops, count);
     puts("ready");
     fflush(stdout);
     cpu = measure_cpu_us();
     began = measure_now_us();
-    idle(client);
+    queue_idle(client);
     printf("{\"bench\":\"queue\",\"names\":%ld,\"cpu_percent\":%.3f}\n", count,
            (measure_cpu_us() - cpu) / (measure_now_us() - began) * 100);
     hf_disconnect(client);

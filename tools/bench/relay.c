@@ -39,14 +39,14 @@ struct pipe {
 static struct pipe pipes[PIPES_MAX];
 static int listeners[LISTENERS_MAX], targets[LISTENERS_MAX], listener_count;
 
-static struct sockaddr_in loopback(int port)
+static struct sockaddr_in relay_loopback(int port)
 {
     return (struct sockaddr_in){.sin_family = AF_INET,
                                 .sin_port = htons((uint16_t)port),
                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
-static void at_once(int fd)
+static void relay_at_once(int fd)
 {
     int on = 1;
 
@@ -54,7 +54,7 @@ static void at_once(int fd)
     (void)fcntl(fd, F_SETFL, O_NONBLOCK);
 }
 
-static void listen_at(const char *text)
+static void relay_listen_at(const char *text)
 {
     char *equals;
     long port = strtol(text, &equals, 10);
@@ -63,16 +63,16 @@ static void listen_at(const char *text)
 
     if (*equals != '=' || port <= 0 || listener_count == LISTENERS_MAX)
         measure_die("up to %d times PORT=PORT, not %s", LISTENERS_MAX, text);
-    address = loopback((int)port);
+    address = relay_loopback((int)port);
     targets[listener_count] = (int)measure_number(equals + 1, 1);
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || listen(fd, 64) < 0)
         measure_die("port %ld: %s", port, strerror(errno));
-    at_once(fd);
+    relay_at_once(fd);
     listeners[listener_count++] = fd;
 }
 
-static void open_pipe(int from, int to)
+static void relay_open_pipe(int from, int to)
 {
     for (int i = 0; i < PIPES_MAX; i++) {
         if (pipes[i].to >= 0)
@@ -84,9 +84,9 @@ static void open_pipe(int from, int to)
     measure_die("more than %d connections", PIPES_MAX / 2);
 }
 
-static void let_in(int i)
+static void relay_let_in(int i)
 {
-    struct sockaddr_in address = loopback(targets[i]);
+    struct sockaddr_in address = relay_loopback(targets[i]);
     int client = accept4(listeners[i], NULL, NULL, SOCK_CLOEXEC), node;
 
     if (client < 0)
@@ -98,14 +98,14 @@ static void let_in(int i)
             close(node);
         return;
     }
-    at_once(client);
-    at_once(node);
-    open_pipe(client, node);
-    open_pipe(node, client);
+    relay_at_once(client);
+    relay_at_once(node);
+    relay_open_pipe(client, node);
+    relay_open_pipe(node, client);
 }
 
 /* Both directions end together. */
-static void end_connection(int fd, int other)
+static void relay_end_connection(int fd, int other)
 {
     for (int i = 0; i < PIPES_MAX; i++) {
         struct chunk *chunk;
@@ -122,7 +122,7 @@ static void end_connection(int fd, int other)
     close(other);
 }
 
-static void take_in(struct pipe *p, double delay_us)
+static void relay_take_in(struct pipe *p, double delay_us)
 {
     struct chunk *chunk = malloc(sizeof(*chunk));
     ssize_t n = chunk ? read(p->from, chunk->bytes, sizeof(chunk->bytes)) : -1;
@@ -130,7 +130,7 @@ static void take_in(struct pipe *p, double delay_us)
     if (n <= 0) {
         free(chunk);
         if (n == 0 || errno != EAGAIN)
-            end_connection(p->from, p->to);
+            relay_end_connection(p->from, p->to);
         return;
     }
     chunk->due_us = measure_now_us() + delay_us;
@@ -140,7 +140,7 @@ static void take_in(struct pipe *p, double delay_us)
 }
 
 /* Passes on what is due. Returns when the next is; 0: never. */
-static double pass_on(struct pipe *p)
+static double relay_pass_on(struct pipe *p)
 {
     struct chunk *chunk;
 
@@ -153,7 +153,7 @@ static double pass_on(struct pipe *p)
         if (n < 0 && errno == EAGAIN)
             return measure_now_us() + 50;
         if (n < 0) {
-            end_connection(p->from, p->to);
+            relay_end_connection(p->from, p->to);
             return 0;
         }
         chunk->done += (size_t)n;
@@ -165,12 +165,12 @@ static double pass_on(struct pipe *p)
     return 0;
 }
 
-static double pass_all_on(void)
+static double relay_pass_all_on(void)
 {
     double next = 0;
 
     for (int i = 0; i < PIPES_MAX; i++) {
-        double due = pipes[i].to < 0 ? 0 : pass_on(&pipes[i]);
+        double due = pipes[i].to < 0 ? 0 : relay_pass_on(&pipes[i]);
 
         if (due > 0 && (next <= 0 || due < next))
             next = due;
@@ -191,13 +191,13 @@ int bench_relay(int argc, char **argv)
     for (int i = 0; i < PIPES_MAX; i++)
         pipes[i].from = pipes[i].to = -1;
     for (int i = 2; i < argc; i++)
-        listen_at(argv[i]);
+        relay_listen_at(argv[i]);
     puts("{\"bench\":\"relay\",\"ready\":true}");
     fflush(stdout);
     for (;;) {
         struct pollfd fds[1 + LISTENERS_MAX + PIPES_MAX];
         int of[PIPES_MAX], n = 0, first;
-        double next = pass_all_on(), left = next > 0 ? next - measure_now_us() : 1e6;
+        double next = relay_pass_all_on(), left = next > 0 ? next - measure_now_us() : 1e6;
         struct timespec wait;
 
         fds[n++] = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
@@ -219,9 +219,9 @@ int bench_relay(int argc, char **argv)
             return 0;
         for (int i = 0; i < listener_count; i++)
             if (fds[1 + i].revents)
-                let_in(i);
+                relay_let_in(i);
         for (int i = first; i < n; i++)
             if (fds[i].revents && pipes[of[i - first]].from == fds[i].fd)
-                take_in(&pipes[of[i - first]], delay_us);
+                relay_take_in(&pipes[of[i - first]], delay_us);
     }
 }

@@ -25,7 +25,8 @@ enum kind { PLAIN, SHARED, EXCLUSIVE };
 static const char *const kinds[] = {"plain", "shared", "exclusive"};
 
 /* Waits, if it must; gives how many leases it took. */
-static size_t take(hf_client *client, enum kind kind, const char *name, hf_lease **ret_leases)
+static size_t shared_take(hf_client *client, enum kind kind, const char *name,
+                          hf_lease **ret_leases)
 {
     struct hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
 
@@ -43,7 +44,7 @@ static size_t take(hf_client *client, enum kind kind, const char *name, hf_lease
 
 /* --- one alone -------------------------------------------------------------------------------- */
 
-static int cost(const char *agent, const char *word, long cycles)
+static int shared_cost(const char *agent, const char *word, long cycles)
 {
     double *acquires = malloc(sizeof(*acquires) * (size_t)cycles);
     double *holds = malloc(sizeof(*holds) * (size_t)cycles);
@@ -61,7 +62,7 @@ static int cost(const char *agent, const char *word, long cycles)
 
         snprintf(name, sizeof(name), "bench/shared/%s/%d/%ld", word, (int)getpid(), k % 64);
         start = measure_now_us();
-        count = take(client, kind, name, leases);
+        count = shared_take(client, kind, name, leases);
         acquires[k] = measure_now_us() - start;
         library_must(hf_release_all(leases, count), name);
         holds[k] = measure_now_us() - start;
@@ -93,7 +94,7 @@ struct crowd {
     struct member member[];
 };
 
-static void play(struct crowd *crowd, struct member *m, const char *name, long hold_us)
+static void shared_play(struct crowd *crowd, struct member *m, const char *name, long hold_us)
 {
     hf_client *client = library_connect(m->agent);
     hf_lease *leases[HF_EXCLUSIVE_LEASES];
@@ -102,7 +103,7 @@ static void play(struct crowd *crowd, struct member *m, const char *name, long h
     share_wait(&crowd->start, 0);
     while (!atomic_load(&crowd->stop)) {
         double start = measure_now_us();
-        size_t count = take(client, m->kind, name, leases);
+        size_t count = shared_take(client, m->kind, name, leases);
 
         m->wait_us[m->count++ % SAMPLES_MAX] = (float)(measure_now_us() - start);
         usleep((unsigned)hold_us);
@@ -113,7 +114,7 @@ static void play(struct crowd *crowd, struct member *m, const char *name, long h
     hf_disconnect(client);
 }
 
-static void say_waits(const struct crowd *crowd, enum kind kind)
+static void shared_say_waits(const struct crowd *crowd, enum kind kind)
 {
     double *samples = malloc(sizeof(*samples) * (size_t)crowd->members * SAMPLES_MAX);
     size_t count = 0;
@@ -136,7 +137,7 @@ static void say_waits(const struct crowd *crowd, enum kind kind)
 }
 
 /* "AGENT=MEMBERS", of one kind. */
-static void add_members(struct crowd *crowd, const char *text, enum kind kind)
+static void shared_add_members(struct crowd *crowd, const char *text, enum kind kind)
 {
     const char *equals = strrchr(text, '=');
     long members = equals ? measure_number(equals + 1, 0) : 1;
@@ -150,7 +151,7 @@ static void add_members(struct crowd *crowd, const char *text, enum kind kind)
     }
 }
 
-static int crowd_of(int argc, char **argv)
+static int shared_crowd_of(int argc, char **argv)
 {
     struct crowd *crowd = share_memory(sizeof(*crowd) + MEMBERS_MAX * sizeof(crowd->member[0]));
     long seconds = measure_number(argv[2], 1), hold_us = measure_number(argv[3], 0);
@@ -158,13 +159,13 @@ static int crowd_of(int argc, char **argv)
     int status, bad = 0;
 
     snprintf(name, sizeof(name), "bench/shared/crowd/%d", (int)getpid());
-    add_members(crowd, argv[4], EXCLUSIVE);
+    shared_add_members(crowd, argv[4], EXCLUSIVE);
     for (int i = 5; i < argc; i++)
-        add_members(crowd, argv[i], SHARED);
+        shared_add_members(crowd, argv[i], SHARED);
     for (int i = 0; i < crowd->members; i++)
         if (fork() == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
-            play(crowd, &crowd->member[i], name, hold_us);
+            shared_play(crowd, &crowd->member[i], name, hold_us);
             _exit(0);
         }
     while (atomic_load(&crowd->ready) < (uint32_t)crowd->members) {
@@ -181,8 +182,8 @@ static int crowd_of(int argc, char **argv)
         measure_die("%d ended badly", bad);
     printf("{\"bench\":\"shared crowd\",\"members\":%d,\"seconds\":%ld,\"hold_us\":%ld",
            crowd->members, seconds, hold_us);
-    say_waits(crowd, SHARED);
-    say_waits(crowd, EXCLUSIVE);
+    shared_say_waits(crowd, SHARED);
+    shared_say_waits(crowd, EXCLUSIVE);
     puts("}");
     return 0;
 }
@@ -190,9 +191,9 @@ static int crowd_of(int argc, char **argv)
 int bench_shared(int argc, char **argv)
 {
     if (argc == 5 && strcmp(argv[1], "cost") == 0)
-        return cost(argv[2], argv[3], measure_number(argv[4], 1));
+        return shared_cost(argv[2], argv[3], measure_number(argv[4], 1));
     if (argc >= 5 && strcmp(argv[1], "crowd") == 0)
-        return crowd_of(argc, argv);
+        return shared_crowd_of(argc, argv);
     fputs("usage: bench shared cost AGENT plain|shared|exclusive CYCLES\n"
           "       bench shared crowd SECONDS HOLD_US AGENT=ALONE AGENT=SHARING...\n",
           stderr);

@@ -13,7 +13,7 @@
 
 #define WORDS_MAX 32
 
-static double run_once(int words, char **command, long round)
+static double spawn_run_once(int words, char **command, long round)
 {
     char text[WORDS_MAX][256], *argv[WORDS_MAX + 1] = {NULL};
     double start = measure_now_us();
@@ -49,7 +49,7 @@ int bench_spawn(int argc, char **argv)
     rounds = measure_number(argv[2], 1);
     samples = malloc((size_t)rounds * sizeof(*samples));
     for (long k = 0; k < rounds; k++)
-        samples[k] = run_once(argc - 3, argv + 3, k);
+        samples[k] = spawn_run_once(argc - 3, argv + 3, k);
     printf("{\"bench\":\"spawn\",\"what\":\"%s\",\"rounds\":%ld,\"p50_us\":%.1f,\"p99_us\":%.1f}\n",
            argv[1], rounds, measure_percentile(samples, (size_t)rounds, 0.5),
            measure_percentile(samples, (size_t)rounds, 0.99));

@@ -34,7 +34,7 @@ struct subject {
     uint64_t checksum; /* of all reads, so that they are not optimised away */
 };
 
-static void fill_slot(struct subject *s, uint32_t slot)
+static void table_fill_slot(struct subject *s, uint32_t slot)
 {
     struct hf_slot_identity id = {
         .generation = 1, .ttl_ms = 30000, .pid = 1, .fence = slot, .name_len = LIBRARY_NAME_LEN};
@@ -52,7 +52,7 @@ static void fill_slot(struct subject *s, uint32_t slot)
                         .hf_private_generation = 1};
 }
 
-static void make(struct subject *s)
+static void table_make(struct subject *s)
 {
     struct hf_table_spec spec = {.agent_name = "",
                                  .capacity = s->leases,
@@ -80,7 +80,7 @@ static void make(struct subject *s)
         measure_die("no memory");
     s->handles = calloc(s->leases, HANDLE_BYTES);
     for (uint32_t slot = 0; slot < s->leases; slot++)
-        fill_slot(s, slot);
+        table_fill_slot(s, slot);
     hf_table_set_state(&s->table, HF_TABLE_ALIVE);
     library_must(hf_view_open(name, &s->view), "hf_view_open");
     shm_unlink(shm_name); /* so that nothing is left, however this ends */
@@ -94,12 +94,12 @@ static void make(struct subject *s)
 
 /* --- what is measured: nanoseconds for each ------------------------------------------------------ */
 
-static double per_round(const struct subject *s, double start_us)
+static double table_per_round(const struct subject *s, double start_us)
 {
     return (measure_now_us() - start_us) * 1e3 / (double)s->rounds;
 }
 
-static void read_clock(void)
+static void table_read_clock(void)
 {
     struct timespec t;
 
@@ -107,17 +107,17 @@ static void read_clock(void)
     __asm__ volatile("" : : "g"(&t) : "memory");
 }
 
-static double turn_clock(struct subject *s)
+static double table_turn_clock(struct subject *s)
 {
     double start = measure_now_us();
 
     for (long k = 0; k < s->rounds; k++)
-        read_clock();
-    return per_round(s, start);
+        table_read_clock();
+    return table_per_round(s, start);
 }
 
 /* One line after the other: each line's place depends on the contents of the one before. */
-static double turn_line(struct subject *s)
+static double table_turn_line(struct subject *s)
 {
     double start = measure_now_us();
     uint64_t last = 0;
@@ -126,23 +126,23 @@ static double turn_line(struct subject *s)
         last = atomic_load_explicit(&s->table.slots[s->order[k] + (last >> 63)].check,
                                     memory_order_acquire);
     s->checksum += last;
-    return per_round(s, start);
+    return table_per_round(s, start);
 }
 
-static double turn_line_and_clock(struct subject *s)
+static double table_turn_line_and_clock(struct subject *s)
 {
     double start = measure_now_us();
 
     for (long k = 0; k < s->rounds; k++) {
         s->checksum +=
             atomic_load_explicit(&s->table.slots[s->order[k]].check, memory_order_acquire);
-        read_clock();
+        table_read_clock();
     }
-    return per_round(s, start);
+    return table_per_round(s, start);
 }
 
 /* The handle is in the cache, the table's line is not. */
-static double turn_check(struct subject *s)
+static double table_turn_check(struct subject *s)
 {
     double start = measure_now_us();
     long held = 0;
@@ -155,11 +155,11 @@ static double turn_check(struct subject *s)
     }
     if (held != s->rounds)
         measure_die("%ld of %ld checks said that nothing is held", s->rounds - held, s->rounds);
-    return per_round(s, start);
+    return table_per_round(s, start);
 }
 
 /* One process has all handles: the handle is random, too. */
-static double turn_handle(struct subject *s)
+static double table_turn_handle(struct subject *s)
 {
     double start = measure_now_us();
     long held = 0;
@@ -168,10 +168,10 @@ static double turn_handle(struct subject *s)
         held += hf_held((hf_lease *)(void *)(s->handles + (size_t)s->order[k] * HANDLE_BYTES));
     if (held != s->rounds)
         measure_die("%ld of %ld checks said that nothing is held", s->rounds - held, s->rounds);
-    return per_round(s, start);
+    return table_per_round(s, start);
 }
 
-static double turn_find(struct subject *s)
+static double table_turn_find(struct subject *s)
 {
     struct hf_info info = {.size = sizeof(info)};
     double start = measure_now_us();
@@ -183,19 +183,19 @@ static double turn_find(struct subject *s)
         if (!info.held || info.fence != s->order[k])
             measure_die("the look-up of slot %u told of another", s->order[k]);
     }
-    return per_round(s, start);
+    return table_per_round(s, start);
 }
 
 static const struct {
     const char *name;
     double (*turn)(struct subject *s);
 } figures[] = {
-    {"clock_ns", turn_clock},
-    {"line_ns", turn_line},
-    {"line_and_clock_ns", turn_line_and_clock},
-    {"check_ns", turn_check},
-    {"handle_ns", turn_handle},
-    {"find_ns", turn_find},
+    {"clock_ns", table_turn_clock},
+    {"line_ns", table_turn_line},
+    {"line_and_clock_ns", table_turn_line_and_clock},
+    {"check_ns", table_turn_check},
+    {"handle_ns", table_turn_handle},
+    {"find_ns", table_turn_find},
 };
 #define FIGURES (sizeof(figures) / sizeof(figures[0]))
 
@@ -210,7 +210,7 @@ int bench_table(int argc, char **argv)
     }
     s.leases = (uint32_t)measure_number(argv[1], 1);
     s.rounds = measure_number(argv[2], 1);
-    make(&s);
+    table_make(&s);
     for (int turn = -1; turn < TURNS; turn++) /* the first warms up */
         for (size_t i = 0; i < FIGURES; i++)
             samples[i][turn < 0 ? 0 : turn] = figures[i].turn(&s);

@@ -24,7 +24,7 @@ struct turns {
     double samples[];
 };
 
-static void await_more(_Atomic uint32_t *count, uint32_t than)
+static void turns_await_more(_Atomic uint32_t *count, uint32_t than)
 {
     uint32_t seen;
 
@@ -33,7 +33,8 @@ static void await_more(_Atomic uint32_t *count, uint32_t than)
 }
 
 /* This process has the odd turns or the even ones. */
-static void play(struct turns *t, const char *agent, const char *name, uint32_t first, uint32_t all)
+static void turns_play(struct turns *t, const char *agent, const char *name, uint32_t first,
+                       uint32_t all)
 {
     hf_client *client = library_connect(agent);
 
@@ -42,7 +43,7 @@ static void play(struct turns *t, const char *agent, const char *name, uint32_t 
         int rc;
 
         if (turn > 0) {
-            await_more(&t->granted, turn - 1);
+            turns_await_more(&t->granted, turn - 1);
             share_store(&t->asked, turn);
         }
         if ((rc = hf_acquire(client, name, 0, -1, &lease)) < 0)
@@ -51,7 +52,7 @@ static void play(struct turns *t, const char *agent, const char *name, uint32_t 
             t->samples[turn - 1] = measure_now_us() - t->released_us;
         share_store(&t->granted, turn + 1);
         if (turn < all)
-            await_more(&t->asked, turn);
+            turns_await_more(&t->asked, turn);
         measure_pause(t->pause_us);
         t->released_us = measure_now_us();
         if ((rc = hf_release(lease)) < 0)
@@ -79,10 +80,10 @@ int bench_turns(int argc, char **argv)
     other = fork();
     if (other == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        play(t, argv[2], name, 1, rounds);
+        turns_play(t, argv[2], name, 1, rounds);
         _exit(0);
     }
-    play(t, argv[1], name, 0, rounds);
+    turns_play(t, argv[1], name, 0, rounds);
     if (waitpid(other, &status, 0) < 0 || status != 0)
         measure_die("the other process ended with status %d", status);
     printf("{\"bench\":\"turns\",\"agents\":%d,\"rounds\":%u,\"pause_us\":%ld,\"p50_us\":%.1f,"

@@ -25,7 +25,7 @@ struct uring {
     struct io_uring_cqe *cqes;
 };
 
-static void *map(int fd, size_t size, off_t what)
+static void *uring_map(int fd, size_t size, off_t what)
 {
     void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, what);
 
@@ -45,10 +45,11 @@ struct uring *uring_open(void)
     ring->fd = (int)syscall(SYS_io_uring_setup, ENTRIES, &p);
     if (ring->fd < 0)
         measure_die("io_uring_setup: %s", strerror(errno));
-    sq = map(ring->fd, p.sq_off.array + p.sq_entries * sizeof(unsigned), IORING_OFF_SQ_RING);
-    cq = map(ring->fd, p.cq_off.cqes + p.cq_entries * sizeof(struct io_uring_cqe),
-             IORING_OFF_CQ_RING);
-    ring->sqes = map(ring->fd, p.sq_entries * sizeof(struct io_uring_sqe), (off_t)IORING_OFF_SQES);
+    sq = uring_map(ring->fd, p.sq_off.array + p.sq_entries * sizeof(unsigned), IORING_OFF_SQ_RING);
+    cq = uring_map(ring->fd, p.cq_off.cqes + p.cq_entries * sizeof(struct io_uring_cqe),
+                   IORING_OFF_CQ_RING);
+    ring->sqes =
+        uring_map(ring->fd, p.sq_entries * sizeof(struct io_uring_sqe), (off_t)IORING_OFF_SQES);
     ring->sq_tail = (_Atomic unsigned *)(sq + p.sq_off.tail);
     ring->sq_mask = *(unsigned *)(sq + p.sq_off.ring_mask);
     ring->sq_array = (unsigned *)(sq + p.sq_off.array);
@@ -59,7 +60,7 @@ struct uring *uring_open(void)
     return ring;
 }
 
-static void put(struct uring *ring, const struct io_uring_sqe *sqe)
+static void uring_put(struct uring *ring, const struct io_uring_sqe *sqe)
 {
     unsigned tail = atomic_load_explicit(ring->sq_tail, memory_order_relaxed);
     unsigned at = tail & ring->sq_mask;
@@ -81,7 +82,7 @@ void uring_send(struct uring *ring, int fd, const void *data, size_t length)
                                      .msg_flags = MSG_NOSIGNAL | MSG_WAITALL,
                                      .user_data = SENT};
 
-    put(ring, &sqe);
+    uring_put(ring, &sqe);
     ring->sends++;
 }
 
@@ -93,7 +94,7 @@ void uring_receive(struct uring *ring, int fd, void *to, size_t size, unsigned t
                                      .len = (uint32_t)size,
                                      .user_data = tag};
 
-    put(ring, &sqe);
+    uring_put(ring, &sqe);
 }
 
 void uring_wait(struct uring *ring, void (*fn)(void *arg, unsigned tag, size_t length), void *arg)

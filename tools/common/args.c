@@ -92,7 +92,7 @@ int args_usage(const char *subcommand, const char *format, ...)
     return EXIT_USAGE;
 }
 
-static int unexpected(char **argv, const char *operand)
+static int args_unexpected(char **argv, const char *operand)
 {
     char shown[TEXT_NAME_SIZE];
 
@@ -107,7 +107,7 @@ int args_only_name(int argc, char **argv, const char **ret_name)
     if (optind >= argc)
         return args_usage(argv[0], "a NAME is missing");
     if (optind + 1 < argc)
-        return unexpected(argv, argv[optind + 1]);
+        return args_unexpected(argv, argv[optind + 1]);
     problem = args_name_problem(argv[optind]);
     if (problem)
         return args_usage(argv[0], "%s", problem);
@@ -117,5 +117,5 @@ int args_only_name(int argc, char **argv, const char **ret_name)
 
 int args_none(int argc, char **argv)
 {
-    return optind < argc ? unexpected(argv, argv[optind]) : EXIT_OK;
+    return optind < argc ? args_unexpected(argv, argv[optind]) : EXIT_OK;
 }

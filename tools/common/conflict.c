@@ -40,7 +40,7 @@ bool conflict_is_here(const struct hf_holder *holder)
 }
 
 /* The same uid may be another user on another host. */
-static void add_user(struct line *line, const struct hf_holder *holder)
+static void conflict_add_user(struct line *line, const struct hf_holder *holder)
 {
     const struct passwd *entry = conflict_is_here(holder) ? getpwuid(holder->uid) : NULL;
     char shown[256];
@@ -64,7 +64,7 @@ const char *conflict_line(char *out, size_t size, const char *name, const struct
             holder->host[0] ? text_escape_str(shown, sizeof(shown), holder->host) : "this host");
         if (holder->pid) {
             add(&line, " pid %" PRIu32, holder->pid);
-            add_user(&line, holder);
+            conflict_add_user(&line, holder);
         }
         if (holder->command[0])
             add(&line, " command %s", text_escape_str(shown, sizeof(shown), holder->command));

@@ -19,7 +19,7 @@ const char *once_run_end(int end)
     }
 }
 
-static const char *ended(char *out, size_t size, const struct hf_once_info *info)
+static const char *run_ended(char *out, size_t size, const struct hf_once_info *info)
 {
     switch (info->end) {
     case HF_ONCE_EXITED:
@@ -45,6 +45,6 @@ const char *once_run(char *out, size_t size, const struct hf_once_info *info)
              text_instant(at, sizeof(at), info->started_wall_ms),
              *info->by.host ? text_escape_str(host, sizeof(host), info->by.host)
                             : "an unknown host",
-             info->by.pid, info->by.uid, ended(end, sizeof(end), info));
+             info->by.pid, info->by.uid, run_ended(end, sizeof(end), info));
     return out;
 }

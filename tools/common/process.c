@@ -8,7 +8,7 @@
 
 #define NS_PER_SEC INT64_C(1000000000)
 
-static int read_text(int proc, pid_t pid, const char *file, char *out, size_t size)
+static int process_read_text(int proc, pid_t pid, const char *file, char *out, size_t size)
 {
     char path[64];
     ssize_t got;
@@ -27,7 +27,7 @@ static int read_text(int proc, pid_t pid, const char *file, char *out, size_t si
 }
 
 /* Parses the file's text, which it changes. */
-static int parse_stat(char *text, struct process_stat *ret_stat)
+static int process_parse_stat(char *text, struct process_stat *ret_stat)
 {
     struct process_stat stat;
     char *open = strchr(text, '('), *close = strrchr(text, ')');
@@ -53,7 +53,9 @@ int process_stat(int proc, pid_t pid, struct process_stat *ret_stat)
 {
     char text[1024];
 
-    return read_text(proc, pid, "stat", text, sizeof(text)) < 0 ? -1 : parse_stat(text, ret_stat);
+    return process_read_text(proc, pid, "stat", text, sizeof(text)) < 0
+               ? -1
+               : process_parse_stat(text, ret_stat);
 }
 
 int process_read(pid_t pid, struct process *ret_process)
@@ -93,7 +95,8 @@ int64_t process_descriptor_limit(pid_t pid)
     char text[4096], *line, *end;
     long long limit;
 
-    if (read_text(-1, pid, "limits", text, sizeof(text)) < 0 || !(line = strstr(text, label)))
+    if (process_read_text(-1, pid, "limits", text, sizeof(text)) < 0 ||
+        !(line = strstr(text, label)))
         return -1;
     limit = strtoll(line + sizeof(label) - 1, &end, 10);
     return end != line + sizeof(label) - 1 ? limit : -1;

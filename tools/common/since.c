@@ -10,18 +10,18 @@
 #define YEAR_LEAST 1970
 #define YEAR_MOST  9999
 
-static bool is_digit(char c)
+static bool since_is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
 
 /* Exactly `digits` of them; strptime(3) would take blanks and fewer. */
-static bool take_number(const char **text, int digits, int least, int most, int *ret_number)
+static bool since_take_number(const char **text, int digits, int least, int most, int *ret_number)
 {
     int number = 0;
 
     for (int i = 0; i < digits; i++, ++*text) {
-        if (!is_digit(**text))
+        if (!since_is_digit(**text))
             return false;
         number = number * 10 + (**text - '0');
     }
@@ -29,7 +29,7 @@ static bool take_number(const char **text, int digits, int least, int most, int 
     return number >= least && number <= most;
 }
 
-static bool take_char(const char **text, char c)
+static bool since_take_char(const char **text, char c)
 {
     if (**text != c)
         return false;
@@ -37,13 +37,13 @@ static bool take_char(const char **text, char c)
     return true;
 }
 
-static bool take_date(const char **text, struct tm *tm)
+static bool since_take_date(const char **text, struct tm *tm)
 {
     struct tm check;
 
-    if (!take_number(text, 4, YEAR_LEAST, YEAR_MOST, &tm->tm_year) || !take_char(text, '-') ||
-        !take_number(text, 2, 1, 12, &tm->tm_mon) || !take_char(text, '-') ||
-        !take_number(text, 2, 1, 31, &tm->tm_mday))
+    if (!since_take_number(text, 4, YEAR_LEAST, YEAR_MOST, &tm->tm_year) ||
+        !since_take_char(text, '-') || !since_take_number(text, 2, 1, 12, &tm->tm_mon) ||
+        !since_take_char(text, '-') || !since_take_number(text, 2, 1, 31, &tm->tm_mday))
         return false;
     tm->tm_year -= 1900;
     tm->tm_mon--;
@@ -52,31 +52,31 @@ static bool take_date(const char **text, struct tm *tm)
     return check.tm_mday == tm->tm_mday;
 }
 
-static bool take_clock(const char **text, struct tm *tm, int *ret_ms)
+static bool since_take_clock(const char **text, struct tm *tm, int *ret_ms)
 {
-    if (!take_number(text, 2, 0, 23, &tm->tm_hour) || !take_char(text, ':') ||
-        !take_number(text, 2, 0, 59, &tm->tm_min))
+    if (!since_take_number(text, 2, 0, 23, &tm->tm_hour) || !since_take_char(text, ':') ||
+        !since_take_number(text, 2, 0, 59, &tm->tm_min))
         return false;
-    if (!take_char(text, ':'))
+    if (!since_take_char(text, ':'))
         return true;
-    if (!take_number(text, 2, 0, 59, &tm->tm_sec))
+    if (!since_take_number(text, 2, 0, 59, &tm->tm_sec))
         return false;
-    if (!take_char(text, '.'))
+    if (!since_take_char(text, '.'))
         return true;
-    for (int i = 0, worth = 100; i < 3 && is_digit(**text); i++, worth /= 10, ++*text)
+    for (int i = 0, worth = 100; i < 3 && since_is_digit(**text); i++, worth /= 10, ++*text)
         *ret_ms += worth * (**text - '0');
     return (*text)[-1] != '.';
 }
 
 /* A year, else an hour comes first. */
-static bool has_date(const char *text)
+static bool since_has_date(const char *text)
 {
     return strlen(text) > 4 && text[4] == '-';
 }
 
-static bool read_time(const char *text, int64_t now_wall_ms, int64_t *ret_wall_ms)
+static bool since_read_time(const char *text, int64_t now_wall_ms, int64_t *ret_wall_ms)
 {
-    bool dated = has_date(text), utc = *text && text[strlen(text) - 1] == 'Z';
+    bool dated = since_has_date(text), utc = *text && text[strlen(text) - 1] == 'Z';
     time_t now = (time_t)(now_wall_ms / 1000), at;
     struct tm tm = {0}, today;
     int ms = 0;
@@ -84,12 +84,12 @@ static bool read_time(const char *text, int64_t now_wall_ms, int64_t *ret_wall_m
     if (!(utc ? gmtime_r(&now, &today) : localtime_r(&now, &today)))
         return false;
     tm = (struct tm){.tm_year = today.tm_year, .tm_mon = today.tm_mon, .tm_mday = today.tm_mday};
-    if (dated && !take_date(&text, &tm))
+    if (dated && !since_take_date(&text, &tm))
         return false;
-    if (!dated || take_char(&text, ' ') || take_char(&text, 'T'))
-        if (!take_clock(&text, &tm, &ms))
+    if (!dated || since_take_char(&text, ' ') || since_take_char(&text, 'T'))
+        if (!since_take_clock(&text, &tm, &ms))
             return false;
-    if ((utc && !take_char(&text, 'Z')) || *text)
+    if ((utc && !since_take_char(&text, 'Z')) || *text)
         return false;
     tm.tm_isdst = -1;
     at = utc ? timegm(&tm) : mktime(&tm);
@@ -105,7 +105,7 @@ enum since_verdict since_read(const char *text, int64_t now_wall_ms, int64_t *re
         *ret_wall_ms = now_wall_ms - span_ms;
         return SINCE_OK;
     }
-    if (!read_time(text, now_wall_ms, &at_ms))
+    if (!since_read_time(text, now_wall_ms, &at_ms))
         return SINCE_NONSENSE;
     if (at_ms > now_wall_ms)
         return SINCE_FUTURE;

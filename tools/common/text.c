@@ -22,7 +22,7 @@ void text_use_terminal(void)
 }
 
 /* The length of a character that a terminal may be given, else 0. */
-static size_t plain_character(const void *bytes, size_t len)
+static size_t text_plain_character(const void *bytes, size_t len)
 {
     uint32_t character;
     size_t length = hf_utf8_next(bytes, len, &character);
@@ -30,7 +30,7 @@ static size_t plain_character(const void *bytes, size_t len)
     return length > 1 && hf_utf8_plain(character) && wcwidth((wchar_t)character) > 0 ? length : 0;
 }
 
-static const char *escape(char *out, size_t size, const void *bytes, size_t len, bool utf8)
+static const char *text_escape_as(char *out, size_t size, const void *bytes, size_t len, bool utf8)
 {
     const unsigned char *in = bytes;
     size_t used = 0, taken;
@@ -39,7 +39,7 @@ static const char *escape(char *out, size_t size, const void *bytes, size_t len,
         return out;
     for (size_t i = 0; i < len; i += taken) {
         char piece[HF_ESCAPE_SIZE];
-        size_t length = taken = utf8 ? plain_character(in + i, len - i) : 0;
+        size_t length = taken = utf8 ? text_plain_character(in + i, len - i) : 0;
 
         if (taken) {
             memcpy(piece, in + i, taken);
@@ -58,12 +58,12 @@ static const char *escape(char *out, size_t size, const void *bytes, size_t len,
 
 const char *text_escape(char *out, size_t size, const void *bytes, size_t len)
 {
-    return escape(out, size, bytes, len, has_utf8);
+    return text_escape_as(out, size, bytes, len, has_utf8);
 }
 
 const char *text_escape_ascii(char *out, size_t size, const void *bytes, size_t len)
 {
-    return escape(out, size, bytes, len, false);
+    return text_escape_as(out, size, bytes, len, false);
 }
 
 size_t text_json_next(char out[TEXT_JSON_SIZE], const char *bytes, size_t len)

@@ -10,7 +10,7 @@
 #include "tools/reader/reader_args.h"
 
 /* The things that doctor does not check. */
-static void tell_limits(struct doctor *doctor)
+static void cmd_doctor_tell_limits(struct doctor *doctor)
 {
     doctor_report(doctor, FINDING_NOTE, "limits.pause", NULL,
                   "doctor cannot see a pause or snapshot of the whole machine that its clocks do "
@@ -20,7 +20,8 @@ static void tell_limits(struct doctor *doctor)
                   "sets the keys, are outside of what the locks promise (docs/SAFETY.md)");
 }
 
-static void look(struct doctor *doctor, const char *agent, const struct place places[], int count)
+static void cmd_doctor_look(struct doctor *doctor, const char *agent, const struct place places[],
+                            int count)
 {
     char why[READER_WHY_SIZE] = "";
     struct reader reader;
@@ -40,11 +41,11 @@ static void look(struct doctor *doctor, const char *agent, const struct place pl
     doctor_clock_look(doctor);
     doctor_leftovers_look(doctor, places, count);
     doctor_jobs_look(doctor);
-    tell_limits(doctor);
+    cmd_doctor_tell_limits(doctor);
 }
 
-static void examine_json(struct doctor *doctor, const char *agent, const struct place places[],
-                         int count)
+static void cmd_doctor_examine_json(struct doctor *doctor, const char *agent,
+                                    const struct place places[], int count)
 {
     struct json_out out;
 
@@ -52,17 +53,17 @@ static void examine_json(struct doctor *doctor, const char *agent, const struct 
     json_begin(&out, stdout);
     json_member(&out, "agent_name", json_string(places[0].agent));
     json_array_begin(&out, "findings");
-    look(doctor, agent, places, count);
+    cmd_doctor_look(doctor, agent, places, count);
     json_array_end(&out);
     json_member(&out, "warnings", json_integer(doctor->warnings));
     json_member(&out, "failures", json_integer(doctor->failures));
     json_end(&out);
 }
 
-static void examine(struct doctor *doctor, const char *agent, const struct place places[],
-                    int count)
+static void cmd_doctor_examine(struct doctor *doctor, const char *agent,
+                               const struct place places[], int count)
 {
-    look(doctor, agent, places, count);
+    cmd_doctor_look(doctor, agent, places, count);
     if (doctor->failures || doctor->warnings)
         printf("\n%u failure%s, %u warning%s\n", doctor->failures, doctor->failures == 1 ? "" : "s",
                doctor->warnings, doctor->warnings == 1 ? "" : "s");
@@ -91,6 +92,6 @@ int cmd_doctor(int argc, char **argv)
         return exit_code_of(count);
     }
     doctor.clean = args.clean;
-    (args.json ? examine_json : examine)(&doctor, args.agent, places, count);
+    (args.json ? cmd_doctor_examine_json : cmd_doctor_examine)(&doctor, args.agent, places, count);
     return doctor.failures || doctor.warnings ? EXIT_ATTENTION : EXIT_OK;
 }

@@ -29,7 +29,7 @@
 
 /* --- life ---------------------------------------------------------------------------------------- */
 
-static const char *life_remedy(const struct life *life)
+static const char *agent_life_remedy(const struct life *life)
 {
     if (life->verdict != LIFE_HUNG)
         return START_IT;
@@ -39,14 +39,14 @@ static const char *life_remedy(const struct life *life)
                  "survive that";
 }
 
-static void look_at_life(struct doctor *doctor, const struct reader *reader,
-                         const struct life *life)
+static void agent_look_at_life(struct doctor *doctor, const struct reader *reader,
+                               const struct life *life)
 {
     char text[256], span[TEXT_SPAN_SIZE];
     int64_t worst = -1;
 
     if (life->verdict != LIFE_ALIVE) {
-        doctor_report(doctor, FINDING_FAIL, "agent.alive", life_remedy(life), "%s",
+        doctor_report(doctor, FINDING_FAIL, "agent.alive", agent_life_remedy(life), "%s",
                       life_sentence(text, sizeof(text), reader->place.agent, life));
         return;
     }
@@ -96,7 +96,7 @@ void doctor_agent_missing(struct doctor *doctor, int status, const char *why,
                       "%s", why);
 }
 
-static void look_at_directory(struct doctor *doctor, const struct reader *reader)
+static void agent_look_at_directory(struct doctor *doctor, const struct reader *reader)
 {
     char text[READER_ELSEWHERE_SIZE];
 
@@ -113,7 +113,7 @@ static void look_at_directory(struct doctor *doctor, const struct reader *reader
 
 /* --- table and room ------------------------------------------------------------------------------ */
 
-static void look_at_table(struct doctor *doctor, const struct reader *reader)
+static void agent_look_at_table(struct doctor *doctor, const struct reader *reader)
 {
     char path[HF_TABLE_NAME_MAX + 16], user[FORMAT_USER_SIZE];
     uint64_t leases = hf_counter_read(&reader->table, HF_COUNTER_LEASES);
@@ -137,7 +137,7 @@ static void look_at_table(struct doctor *doctor, const struct reader *reader)
 }
 
 /* Most of it is room to grow, without memory. */
-static uint64_t table_bytes(const struct reader *reader)
+static uint64_t agent_table_bytes(const struct reader *reader)
 {
     char path[HF_TABLE_NAME_MAX + 16];
     struct stat st;
@@ -146,9 +146,9 @@ static uint64_t table_bytes(const struct reader *reader)
     return stat(path, &st) == 0 ? (uint64_t)st.st_blocks * 512 : 0;
 }
 
-static void look_at_shm(struct doctor *doctor, const struct reader *reader)
+static void agent_look_at_shm(struct doctor *doctor, const struct reader *reader)
 {
-    uint64_t need = table_bytes(reader), room;
+    uint64_t need = agent_table_bytes(reader), room;
     struct statvfs fs;
 
     if (statvfs("/dev/shm", &fs) < 0)
@@ -166,8 +166,8 @@ static void look_at_shm(struct doctor *doctor, const struct reader *reader)
                       room / 1024 / 1024, need / 1024);
 }
 
-static void look_at_descriptors(struct doctor *doctor, const struct reader *reader,
-                                const struct life *life)
+static void agent_look_at_descriptors(struct doctor *doctor, const struct reader *reader,
+                                      const struct life *life)
 {
     uint64_t clients = hf_counter_read(&reader->table, HF_COUNTER_CLIENTS);
     int64_t limit, fit, most;
@@ -195,7 +195,7 @@ static void look_at_descriptors(struct doctor *doctor, const struct reader *read
 
 /* --- how it runs --------------------------------------------------------------------------------- */
 
-static void look_at_renewals(struct doctor *doctor, const struct reader *reader)
+static void agent_look_at_renewals(struct doctor *doctor, const struct reader *reader)
 {
     int64_t lag_ms =
         (int64_t)hf_counter_read(&reader->table, HF_COUNTER_RENEW_LAG_MAX_NS) / HF_NS_PER_MS;
@@ -217,7 +217,7 @@ static void look_at_renewals(struct doctor *doctor, const struct reader *reader)
                       "%" PRIu64 " leases were lost since the start", losses);
 }
 
-static void look_at_version(struct doctor *doctor, const struct reader *reader)
+static void agent_look_at_version(struct doctor *doctor, const struct reader *reader)
 {
     char agents[4 * sizeof(reader->version)], own[24];
 
@@ -229,7 +229,7 @@ static void look_at_version(struct doctor *doctor, const struct reader *reader)
                       "the agent is of version %s and this command of %s*", agents, own);
 }
 
-static void look_at_flags(struct doctor *doctor, const struct reader *reader)
+static void agent_look_at_flags(struct doctor *doctor, const struct reader *reader)
 {
     uint32_t flags = reader->table.header->flags;
 
@@ -252,7 +252,7 @@ static void look_at_flags(struct doctor *doctor, const struct reader *reader)
                       "held");
 }
 
-static void look_at_drain(struct doctor *doctor, const struct reader *reader)
+static void agent_look_at_drain(struct doctor *doctor, const struct reader *reader)
 {
     char wall[TEXT_SPAN_SIZE], user[FORMAT_USER_SIZE];
     struct hf_drained drained;
@@ -270,7 +270,7 @@ static void look_at_drain(struct doctor *doctor, const struct reader *reader)
                       "read");
 }
 
-static void look_at_last_words(struct doctor *doctor, const struct reader *reader)
+static void agent_look_at_last_words(struct doctor *doctor, const struct reader *reader)
 {
     struct hf_last_words words;
     char text[LAST_WORDS_SIZE];
@@ -284,7 +284,7 @@ static void look_at_last_words(struct doctor *doctor, const struct reader *reade
 }
 
 /* Whether the mount at /proc hides other users' processes from all but root. */
-static bool proc_hides(void)
+static bool agent_proc_hides(void)
 {
     FILE *file = fopen("/proc/self/mountinfo", "re");
     bool hides = false;
@@ -307,9 +307,10 @@ static bool proc_hides(void)
     return hides;
 }
 
-static void look_at_proc(struct doctor *doctor, const struct reader *reader)
+static void agent_look_at_proc(struct doctor *doctor, const struct reader *reader)
 {
-    if (reader->table.header->flags & HF_TABLE_F_USER || hf_process_peers_known() || !proc_hides())
+    if (reader->table.header->flags & HF_TABLE_F_USER || hf_process_peers_known() ||
+        !agent_proc_hides())
         return;
     doctor_report(doctor, FINDING_WARN, "host.proc",
                   "mount /proc with gid= of a group of the agent's, or update to Linux 6.5",
@@ -318,7 +319,7 @@ static void look_at_proc(struct doctor *doctor, const struct reader *reader)
 }
 
 /* systemd ends a user's services and removes the user's shared memory with the last session. */
-static void look_at_linger(struct doctor *doctor, const struct reader *reader)
+static void agent_look_at_linger(struct doctor *doctor, const struct reader *reader)
 {
     char user[FORMAT_USER_SIZE], path[FORMAT_USER_SIZE + 32];
 
@@ -335,16 +336,16 @@ static void look_at_linger(struct doctor *doctor, const struct reader *reader)
 
 void doctor_agent_look(struct doctor *doctor, const struct reader *reader, const struct life *life)
 {
-    look_at_life(doctor, reader, life);
-    look_at_directory(doctor, reader);
-    look_at_table(doctor, reader);
-    look_at_shm(doctor, reader);
-    look_at_descriptors(doctor, reader, life);
-    look_at_renewals(doctor, reader);
-    look_at_version(doctor, reader);
-    look_at_flags(doctor, reader);
-    look_at_drain(doctor, reader);
-    look_at_last_words(doctor, reader);
-    look_at_linger(doctor, reader);
-    look_at_proc(doctor, reader);
+    agent_look_at_life(doctor, reader, life);
+    agent_look_at_directory(doctor, reader);
+    agent_look_at_table(doctor, reader);
+    agent_look_at_shm(doctor, reader);
+    agent_look_at_descriptors(doctor, reader, life);
+    agent_look_at_renewals(doctor, reader);
+    agent_look_at_version(doctor, reader);
+    agent_look_at_flags(doctor, reader);
+    agent_look_at_drain(doctor, reader);
+    agent_look_at_last_words(doctor, reader);
+    agent_look_at_linger(doctor, reader);
+    agent_look_at_proc(doctor, reader);
 }

@@ -14,7 +14,7 @@
 
 /* How much faster the kernel lets the clock run than its oscillator, in ppm. Correcting a good
  * oscillator takes a few hundred. */
-static int64_t rate_ppm(const struct timex *timex)
+static int64_t clock_rate_ppm(const struct timex *timex)
 {
     return (int64_t)timex->tick * sysconf(_SC_CLK_TCK) - PPM + timex->freq / 65536;
 }
@@ -30,7 +30,7 @@ void doctor_clock_look(struct doctor *doctor)
                       "how this host's clock is kept cannot be read: %s", strerror(errno));
         return;
     }
-    ppm = rate_ppm(&timex);
+    ppm = clock_rate_ppm(&timex);
     /* CLOCK_BOOTTIME, by which leases end, is slewed along. */
     if (llabs(ppm) > RATE_MOST)
         doctor_report(

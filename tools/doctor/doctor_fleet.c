@@ -13,13 +13,13 @@
 #define TEXT_SIZE 4096
 
 /* Another host that connects there finds another server. */
-static bool is_local(const char *address)
+static bool fleet_is_local(const char *address)
 {
     return *address == '/' || strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]", 5) == 0;
 }
 
 /* A node has a complete record, or one that changes. */
-static bool is_told_of_a_fleet(const struct fleet_told *told)
+static bool fleet_is_told_of_a_fleet(const struct fleet_told *told)
 {
     static const char *const words[] = {"ours", "earlier", "changing", "later", "foreign"};
 
@@ -30,10 +30,10 @@ static bool is_told_of_a_fleet(const struct fleet_told *told)
     return false;
 }
 
-static void look_at_record(struct doctor *doctor, const struct fleet_told *told)
+static void fleet_look_at_record(struct doctor *doctor, const struct fleet_told *told)
 {
     char text[4 * TOLD_TEXT_SIZE], name[4 * sizeof(told->name)];
-    bool exists = is_told_of_a_fleet(told);
+    bool exists = fleet_is_told_of_a_fleet(told);
 
     text_escape_str(text, sizeof(text), *told->differs ? told->differs : told->waits);
     if (*told->differs)
@@ -78,7 +78,7 @@ static void look_at_record(struct doctor *doctor, const struct fleet_told *told)
 }
 
 /* "what is so; what to do" */
-static void look_at_misplaced(struct doctor *doctor, const char *told)
+static void fleet_look_at_misplaced(struct doctor *doctor, const char *told)
 {
     char text[TEXT_SIZE], *remedy;
 
@@ -94,13 +94,13 @@ static void look_at_misplaced(struct doctor *doctor, const char *told)
 
 /* (!) as=SEAT vouches for whatever answers at the address before it: with the address that was, a server that has left would
  * be a node of this host alone. */
-static void look_at_addresses(struct doctor *doctor, const struct fleet_told *told)
+static void fleet_look_at_addresses(struct doctor *doctor, const struct fleet_told *told)
 {
     char text[TEXT_SIZE], remedy[TEXT_SIZE], id[4 * HF_NODE_TEXT_MAX + 1],
         seat[4 * HF_NODE_TEXT_MAX + 1], link[4 * HF_NODE_TEXT_MAX + 1];
 
     for (int i = 0; i < told->misplaced_count; i++)
-        look_at_misplaced(doctor, told->misplaced[i]);
+        fleet_look_at_misplaced(doctor, told->misplaced[i]);
     for (int i = 0; i < told->count; i++) {
         const struct fleet_told_node *node = &told->node[i];
 
@@ -121,7 +121,7 @@ static void look_at_addresses(struct doctor *doctor, const struct fleet_told *to
 }
 
 /* (!) What a host without a memory goes by where no node tells it otherwise. */
-static void look_at_ttl_max(struct doctor *doctor, const struct fleet_told *told)
+static void fleet_look_at_ttl_max(struct doctor *doctor, const struct fleet_told *told)
 {
     char remedy[160], fleets[TEXT_SPAN_SIZE], files[TEXT_SPAN_SIZE];
 
@@ -139,19 +139,19 @@ static void look_at_ttl_max(struct doctor *doctor, const struct fleet_told *told
 }
 
 /* With some nodes on this host and some not, other hosts are meant; with all of them here, who knows. */
-static void look_at_local(struct doctor *doctor, const struct fleet_told *told)
+static void fleet_look_at_local(struct doctor *doctor, const struct fleet_told *told)
 {
     char id[4 * HF_NODE_TEXT_MAX + 1], seat[4 * HF_NODE_TEXT_MAX + 1];
     int local = 0;
 
     for (int i = 0; i < told->seat_count; i++)
-        local += is_local(told->seat[i].address);
+        local += fleet_is_local(told->seat[i].address);
     if (local == told->seat_count && local > 0)
         doctor_report(doctor, FINDING_NOTE, "nodes.addresses", NULL,
                       "the fleet has all its nodes at addresses of this host alone: no other host "
                       "can belong to it");
     for (int i = 0; local < told->seat_count && i < told->seat_count; i++)
-        if (is_local(told->seat[i].address))
+        if (fleet_is_local(told->seat[i].address))
             doctor_report(doctor, FINDING_WARN, "nodes.addresses",
                           "give that node a server at an address that all hosts reach: holdfast "
                           "fleet move",
@@ -161,7 +161,7 @@ static void look_at_local(struct doctor *doctor, const struct fleet_told *told)
 }
 
 /* What the table has of it, for who may not ask the agent. */
-static void look_at_flags(struct doctor *doctor, const struct reader *reader)
+static void fleet_look_at_flags(struct doctor *doctor, const struct reader *reader)
 {
     struct hf_node_row rows[HF_NODES_MAX];
     uint32_t count = reader_nodes(reader, rows);
@@ -185,13 +185,13 @@ void doctor_fleet_look(struct doctor *doctor, const struct reader *reader, const
     if (fleet_told_ask_at(&reader->place, &told, why, sizeof(why)) != EXIT_OK) {
         doctor_report(doctor, FINDING_NOTE, "fleet.record", NULL,
                       "what the agent knows of its fleet cannot be seen: %s", why);
-        look_at_flags(doctor, reader);
+        fleet_look_at_flags(doctor, reader);
         return;
     }
-    look_at_record(doctor, &told);
-    look_at_ttl_max(doctor, &told);
+    fleet_look_at_record(doctor, &told);
+    fleet_look_at_ttl_max(doctor, &told);
     if (!told.told_version) /* otherwise what the record has is out of date */
-        look_at_addresses(doctor, &told);
+        fleet_look_at_addresses(doctor, &told);
     if (told.known && !(reader->table.header->flags & HF_TABLE_F_DEV))
-        look_at_local(doctor, &told);
+        fleet_look_at_local(doctor, &told);
 }

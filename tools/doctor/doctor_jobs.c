@@ -19,7 +19,7 @@ struct walk {
     char path[4096]; /* of the directory that is looked at */
 };
 
-static bool is_stopped(int dir)
+static bool jobs_is_stopped(int dir)
 {
     char text[256];
     int fd = openat(dir, "cgroup.events", O_RDONLY | O_CLOEXEC);
@@ -31,15 +31,15 @@ static bool is_stopped(int dir)
     return strstr(text, "populated 1\n") && strstr(text, "frozen 1\n");
 }
 
-static void look_at_job(struct walk *w, int dir)
+static void jobs_look_at_job(struct walk *w, int dir)
 {
     const struct timespec dying = {.tv_nsec = DYING_NS};
     char remedy[sizeof(w->path) + 64];
 
-    if (!is_stopped(dir))
+    if (!jobs_is_stopped(dir))
         return;
     nanosleep(&dying, NULL);
-    if (!is_stopped(dir))
+    if (!jobs_is_stopped(dir))
         return;
     snprintf(remedy, sizeof(remedy), "as root: xargs kill -9 < %s/cgroup.procs", w->path);
     doctor_report(w->doctor, FINDING_WARN, "leftover.job", remedy,
@@ -47,7 +47,7 @@ static void look_at_job(struct walk *w, int dir)
                   w->path);
 }
 
-static void walk(struct walk *w, int parent, const char *name, int depth)
+static void jobs_walk(struct walk *w, int parent, const char *name, int depth)
 {
     int fd = openat(parent, name, O_DIRECTORY | O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -60,14 +60,14 @@ static void walk(struct walk *w, int parent, const char *name, int depth)
         return;
     }
     if (strncmp(name, JOB_PREFIX, strlen(JOB_PREFIX)) == 0)
-        look_at_job(w, fd);
+        jobs_look_at_job(w, fd);
     while (depth < DEPTH_MAX && (entry = readdir(dir))) {
         if (entry->d_type != DT_DIR || strcmp(entry->d_name, ".") == 0 ||
             strcmp(entry->d_name, "..") == 0 ||
             length + 1 + strlen(entry->d_name) >= sizeof(w->path))
             continue;
         snprintf(w->path + length, sizeof(w->path) - length, "/%s", entry->d_name);
-        walk(w, fd, entry->d_name, depth + 1);
+        jobs_walk(w, fd, entry->d_name, depth + 1);
         w->path[length] = '\0';
     }
     closedir(dir);
@@ -78,5 +78,5 @@ void doctor_jobs_look(struct doctor *doctor)
     struct walk w = {.doctor = doctor, .path = "/sys/fs/cgroup"};
 
     if (!getenv("HOLDFAST_RUNTIME_DIR"))
-        walk(&w, AT_FDCWD, w.path, 0);
+        jobs_walk(&w, AT_FDCWD, w.path, 0);
 }

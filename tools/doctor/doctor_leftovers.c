@@ -35,7 +35,7 @@ struct leftovers {
 
 /* The lock of the agent of `dir`: a descriptor for the caller to close; -1: another process has it,
  * or is about to; -2: there is none. */
-static int take_lock(const char *dir)
+static int leftovers_take_lock(const char *dir)
 {
     char path[HF_BASE_SIZE + 80];
     struct stat here, there;
@@ -55,7 +55,7 @@ static int take_lock(const char *dir)
 /* --- directories of private nodes ---------------------------------------------------------------- */
 
 /* Removes sockets and logs, one level deep. Returns whether all are gone. */
-static bool remove_nodes(int parent, const char *name)
+static bool leftovers_remove_nodes(int parent, const char *name)
 {
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -73,12 +73,13 @@ static bool remove_nodes(int parent, const char *name)
     return unlinkat(parent, name, AT_REMOVEDIR) == 0;
 }
 
-static void report_nodes(struct leftovers *left, DIR *parent, const char *path, const char *name)
+static void leftovers_report_nodes(struct leftovers *left, DIR *parent, const char *path,
+                                   const char *name)
 {
     bool clean = left->doctor->clean;
 
     left->found++;
-    if (clean && remove_nodes(dirfd(parent), name))
+    if (clean && leftovers_remove_nodes(dirfd(parent), name))
         doctor_report(left->doctor, FINDING_OK, "leftover.nodes", NULL,
                       "removed %s/%s of a dead agent's private nodes", path, name);
     else
@@ -89,7 +90,7 @@ static void report_nodes(struct leftovers *left, DIR *parent, const char *path, 
 }
 
 /* The directory of `place` exists. */
-static void look_in_dir(struct leftovers *left, const struct place *place)
+static void leftovers_look_in_dir(struct leftovers *left, const struct place *place)
 {
     DIR *dir = opendir(place->dir);
     struct dirent *entry;
@@ -100,13 +101,13 @@ static void look_in_dir(struct leftovers *left, const struct place *place)
         return;
     if (fstat(dirfd(dir), &st) < 0 || st.st_uid != geteuid() || places_locked_by(place) > 0)
         goto end;
-    if (left->doctor->clean && (lock = take_lock(place->dir)) == -1)
+    if (left->doctor->clean && (lock = leftovers_take_lock(place->dir)) == -1)
         goto end;
     while ((entry = readdir(dir)))
         if (!strncmp(entry->d_name, DEV_PREFIX, strlen(DEV_PREFIX)) &&
             fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
             S_ISDIR(st.st_mode) && st.st_uid == geteuid())
-            report_nodes(left, dir, place->dir, entry->d_name);
+            leftovers_report_nodes(left, dir, place->dir, entry->d_name);
 end:
     if (lock >= 0)
         close(lock);
@@ -114,12 +115,12 @@ end:
 }
 
 /* The place of an agent of this user, if it may have that name. */
-static bool place_of(const struct place *like, const char *agent, struct place *ret_place)
+static bool leftovers_place_of(const struct place *like, const char *agent, struct place *ret_place)
 {
     return places_make(ret_place, like->base, false, geteuid(), agent) == HF_OK;
 }
 
-static void look_in_base(struct leftovers *left, const struct place *base)
+static void leftovers_look_in_base(struct leftovers *left, const struct place *base)
 {
     DIR *dir = opendir(base->base);
     struct dirent *entry;
@@ -128,14 +129,14 @@ static void look_in_base(struct leftovers *left, const struct place *base)
     if (!dir)
         return;
     while ((entry = readdir(dir)))
-        if (place_of(base, entry->d_name, &place))
-            look_in_dir(left, &place);
+        if (leftovers_place_of(base, entry->d_name, &place))
+            leftovers_look_in_dir(left, &place);
     closedir(dir);
 }
 
 /* --- tables -------------------------------------------------------------------------------------- */
 
-static void count_one(const struct hf_slot_view *view, bool in_force, void *arg)
+static void leftovers_count_one(const struct hf_slot_view *view, bool in_force, void *arg)
 {
     uint32_t *count = arg;
 
@@ -146,7 +147,7 @@ static void count_one(const struct hf_slot_view *view, bool in_force, void *arg)
 
 /* The number of leases in force in a table without an agent; -1: its agent lives, or that is
  * unknown. */
-static int64_t abandoned_leases(const struct place *place)
+static int64_t leftovers_abandoned_leases(const struct place *place)
 {
     const struct reader_filter filter = {0};
     struct hf_table_living living;
@@ -163,18 +164,18 @@ static int64_t abandoned_leases(const struct place *place)
     life_judge(&reader.table, &life);
     /* An unreadable slot may be in force: then the table stays. */
     if (life.verdict == LIFE_DEAD || life.verdict == LIFE_ENDED)
-        unreadable = reader_walk(&reader.table, &filter, count_one, &count);
+        unreadable = reader_walk(&reader.table, &filter, leftovers_count_one, &count);
     reader_close(&reader);
     return life.verdict == LIFE_DEAD || life.verdict == LIFE_ENDED ? (int64_t)count + unreadable
                                                                    : -1;
 }
 
-static void clean_table(struct leftovers *left, const struct place *place)
+static void leftovers_clean_table(struct leftovers *left, const struct place *place)
 {
-    int lock = take_lock(place->dir);
+    int lock = leftovers_take_lock(place->dir);
 
     /* Checked again under the lock: an agent may have started and taken the table. */
-    if (lock != -1 && abandoned_leases(place) == 0 && shm_unlink(place->shm_name) == 0)
+    if (lock != -1 && leftovers_abandoned_leases(place) == 0 && shm_unlink(place->shm_name) == 0)
         doctor_report(left->doctor, FINDING_OK, "leftover.table", NULL,
                       "removed " SHM_DIR "%s of a dead agent", place->shm_name);
     else
@@ -185,9 +186,9 @@ static void clean_table(struct leftovers *left, const struct place *place)
         close(lock);
 }
 
-static void look_at_table(struct leftovers *left, const struct place *place)
+static void leftovers_look_at_table(struct leftovers *left, const struct place *place)
 {
-    int64_t leases = abandoned_leases(place);
+    int64_t leases = leftovers_abandoned_leases(place);
 
     if (leases < 0)
         return;
@@ -199,7 +200,7 @@ static void look_at_table(struct leftovers *left, const struct place *place)
                       " of its leases are still in force",
                       place->shm_name, leases);
     else if (left->doctor->clean)
-        clean_table(left, place);
+        leftovers_clean_table(left, place);
     else
         doctor_report(left->doctor, FINDING_NOTE, "leftover.table", REMEDY " removes it",
                       SHM_DIR "%s keeps the history of an agent that does not run",
@@ -207,7 +208,7 @@ static void look_at_table(struct leftovers *left, const struct place *place)
 }
 
 /* The agent's name in the object's, if that is the system's or the caller's; else NULL. */
-static const char *agent_of(const char *object)
+static const char *leftovers_agent_of(const char *object)
 {
     const char *agent;
     bool system;
@@ -218,19 +219,21 @@ static const char *agent_of(const char *object)
 }
 
 /* The place of an agent: where its directory is, else the first. */
-static bool find_place(const struct leftovers *left, const char *agent, struct place *ret_place)
+static bool leftovers_find_place(const struct leftovers *left, const char *agent,
+                                 struct place *ret_place)
 {
     bool only_known = secure_getenv("HOLDFAST_RUNTIME_DIR") != NULL;
     struct stat st;
 
     for (int i = 0; i < left->count; i++)
-        if (place_of(&left->places[i], agent, ret_place) && stat(ret_place->dir, &st) == 0)
+        if (leftovers_place_of(&left->places[i], agent, ret_place) &&
+            stat(ret_place->dir, &st) == 0)
             return true;
-    return place_of(&left->places[0], agent, ret_place) &&
+    return leftovers_place_of(&left->places[0], agent, ret_place) &&
            (!only_known || !strcmp(agent, left->places[0].agent));
 }
 
-static void look_at_tables(struct leftovers *left)
+static void leftovers_look_at_tables(struct leftovers *left)
 {
     DIR *dir = opendir(SHM_DIR);
     struct dirent *entry;
@@ -240,15 +243,16 @@ static void look_at_tables(struct leftovers *left)
     if (!dir)
         return;
     while ((entry = readdir(dir))) {
-        const char *agent = agent_of(entry->d_name);
+        const char *agent = leftovers_agent_of(entry->d_name);
 
         if (!agent || fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-            !S_ISREG(st.st_mode) || st.st_uid != geteuid() || !find_place(left, agent, &place))
+            !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
+            !leftovers_find_place(left, agent, &place))
             continue;
         /* A system agent's account has a table without a number in its name. */
         snprintf(place.shm_name, sizeof(place.shm_name), "/%.*s", HF_TABLE_NAME_MAX - 2,
                  entry->d_name);
-        look_at_table(left, &place);
+        leftovers_look_at_table(left, &place);
     }
     closedir(dir);
 }
@@ -259,8 +263,8 @@ void doctor_leftovers_look(struct doctor *doctor, const struct place places[], i
 
     for (int i = 0; i < count; i++)
         if (i == 0 || strcmp(places[i].base, places[0].base) != 0)
-            look_in_base(&left, &places[i]);
-    look_at_tables(&left);
+            leftovers_look_in_base(&left, &places[i]);
+    leftovers_look_at_tables(&left);
     if (!left.found)
         doctor_report(doctor, FINDING_OK, "leftovers", NULL, "nothing is left of dead agents");
 }

@@ -12,8 +12,8 @@
 
 #define OFFSET_MOST_US (1000 * 1000)
 
-static void look_at_count(struct doctor *doctor, const struct reader *reader,
-                          const struct life *life, uint32_t voting)
+static void nodes_look_at_count(struct doctor *doctor, const struct reader *reader,
+                                const struct life *life, uint32_t voting)
 {
     const struct hf_table_terms terms = hf_table_terms(&reader->table);
     uint32_t nodes = terms.nodes, quorum = terms.quorum;
@@ -50,7 +50,7 @@ static void look_at_count(struct doctor *doctor, const struct reader *reader,
 }
 
 /* The agent names the rights that are missing as ACL SETUSER takes them, once it has asked for each. */
-static const char *remedy_for(const struct hf_node_row *row, char *text, size_t size)
+static const char *nodes_remedy_for(const struct hf_node_row *row, char *text, size_t size)
 {
     static const char lacks[] = "its user lacks ";
     const char *which = strstr(row->error, lacks);
@@ -61,7 +61,8 @@ static const char *remedy_for(const struct hf_node_row *row, char *text, size_t 
     return text;
 }
 
-static void look_at_state(struct doctor *doctor, const struct hf_node_row *row, const char *id)
+static void nodes_look_at_state(struct doctor *doctor, const struct hf_node_row *row,
+                                const char *id)
 {
     int64_t left_ms = hf_dur_ms(hf_time_since((hf_time){row->quarantine_until_ns}, reader_now()));
     char text[512], remedy[160], span[TEXT_SPAN_SIZE];
@@ -88,7 +89,8 @@ static void look_at_state(struct doctor *doctor, const struct hf_node_row *row, 
                       text_span(span, sizeof(span), left_ms > 0 ? left_ms : 0), text);
         break;
     case HF_NODE_UNWRITABLE:
-        doctor_report(doctor, FINDING_FAIL, "node.state", remedy_for(row, remedy, sizeof(remedy)),
+        doctor_report(doctor, FINDING_FAIL, "node.state",
+                      nodes_remedy_for(row, remedy, sizeof(remedy)),
                       "%s refuses writes, so no lock can be had there: %s", id,
                       text_escape_str(text, sizeof(text), row->error));
         break;
@@ -97,15 +99,16 @@ static void look_at_state(struct doctor *doctor, const struct hf_node_row *row, 
                       "%s is refused: %s", id, hf_why_refused(row->refused)->sentence);
         break;
     default:
-        doctor_report(doctor, FINDING_WARN, "node.state", remedy_for(row, remedy, sizeof(remedy)),
-                      "%s is %s%s%s", id, hf_node_state_word(row->state), *row->error ? ": " : "",
+        doctor_report(doctor, FINDING_WARN, "node.state",
+                      nodes_remedy_for(row, remedy, sizeof(remedy)), "%s is %s%s%s", id,
+                      hf_node_state_word(row->state), *row->error ? ": " : "",
                       text_escape_str(text, sizeof(text), row->error));
     }
 }
 
 /* No remedy: the state may be another one by now. */
-static void look_at_last_state(struct doctor *doctor, const struct hf_node_row *row, const char *id,
-                               const struct life *life)
+static void nodes_look_at_last_state(struct doctor *doctor, const struct hf_node_row *row,
+                                     const char *id, const struct life *life)
 {
     char when[TEXT_SPAN_SIZE + 8];
 
@@ -118,7 +121,7 @@ struct ahead {
 };
 
 /* For a double-quoted word of redis-cli. (!) Names are other users' words, and people paste into a shell: nothing that one expands. */
-static void quote_key(const char *escaped, char *ret_text, size_t size)
+static void nodes_quote_key(const char *escaped, char *ret_text, size_t size)
 {
     size_t used = 0;
 
@@ -132,8 +135,8 @@ static void quote_key(const char *escaped, char *ret_text, size_t size)
 
 /* Agents tell only of a record that no majority shares, so neither fences fall nor a run is forgotten when it goes. Where the
  * key does not fit into the row it is not whole. */
-static void look_at_ahead(struct doctor *doctor, const struct hf_node_row *row, const char *id,
-                          const struct ahead *ahead)
+static void nodes_look_at_ahead(struct doctor *doctor, const struct hf_node_row *row,
+                                const char *id, const struct ahead *ahead)
 {
     const char *key = row->error + strlen(ahead->says);
     bool whole = strlen(row->error) < sizeof(row->error) - 1;
@@ -142,7 +145,7 @@ static void look_at_ahead(struct doctor *doctor, const struct hf_node_row *row, 
     if (row->state != HF_NODE_UP || strncmp(row->error, ahead->says, strlen(ahead->says)) != 0)
         return;
     text_escape_ascii_str(escaped, sizeof(escaped), key);
-    quote_key(escaped, quoted, sizeof(quoted));
+    nodes_quote_key(escaped, quoted, sizeof(quoted));
     snprintf(remedy, sizeof(remedy),
              "in redis-cli on that server: DEL \"%s%s%s\"; if it comes again, that server lies: "
              "holdfast fleet move",
@@ -153,7 +156,8 @@ static void look_at_ahead(struct doctor *doctor, const struct hf_node_row *row, 
                   id, ahead->what, escaped, id, ahead->loss);
 }
 
-static void look_at_records(struct doctor *doctor, const struct hf_node_row *row, const char *id)
+static void nodes_look_at_records(struct doctor *doctor, const struct hf_node_row *row,
+                                  const char *id)
 {
     static const struct ahead fence = {HF_NODE_FENCE_AHEAD, "node.fence",
                                        "holdfast:fence:", "a fence for",
@@ -161,11 +165,12 @@ static void look_at_records(struct doctor *doctor, const struct hf_node_row *row
     static const struct ahead once = {HF_NODE_ONCE_AHEAD, "node.once", "holdfast:once:", "a run of",
                                       "has no vote on when that job ran"};
 
-    look_at_ahead(doctor, row, id, &fence);
-    look_at_ahead(doctor, row, id, &once);
+    nodes_look_at_ahead(doctor, row, id, &fence);
+    nodes_look_at_ahead(doctor, row, id, &once);
 }
 
-static void look_at_clock(struct doctor *doctor, const struct hf_node_row *row, const char *id)
+static void nodes_look_at_clock(struct doctor *doctor, const struct hf_node_row *row,
+                                const char *id)
 {
     char offset[TEXT_SPAN_SIZE];
 
@@ -182,7 +187,8 @@ static void look_at_clock(struct doctor *doctor, const struct hf_node_row *row, 
                       format_offset(offset, sizeof(offset), row->clock_offset_us));
 }
 
-static void look_at_notices(struct doctor *doctor, const struct hf_node_row *row, const char *id)
+static void nodes_look_at_notices(struct doctor *doctor, const struct hf_node_row *row,
+                                  const char *id)
 {
     if ((row->flags & HF_NODE_F_TRACKING) >> HF_NODE_F_TRACKING_SHIFT == HF_TRACKING_REFUSED)
         doctor_report(
@@ -193,8 +199,8 @@ static void look_at_notices(struct doctor *doctor, const struct hf_node_row *row
 }
 
 /* A vote allows for 1 % of T and 2 ms: a node's clock may be wrong by that much. */
-static void look_at_distance(struct doctor *doctor, const struct hf_node_row *row, const char *id,
-                             uint32_t ttl_ms)
+static void nodes_look_at_distance(struct doctor *doctor, const struct hf_node_row *row,
+                                   const char *id, uint32_t ttl_ms)
 {
     const int64_t ms = HF_NS_PER_MS;
     int64_t allowed = ttl_ms * ms / 100 + 2 * ms, above = row->unseen_step_ns - 2 * ms;
@@ -213,7 +219,8 @@ static void look_at_distance(struct doctor *doctor, const struct hf_node_row *ro
 }
 
 /* Nobody can know which of the two lies, if one does. */
-static void look_for_twins(struct doctor *doctor, const struct hf_node_row *rows, uint32_t node)
+static void nodes_look_for_twins(struct doctor *doctor, const struct hf_node_row *rows,
+                                 uint32_t node)
 {
     char id[4 * sizeof(rows->id)], other[sizeof(id)];
     char address[4 * sizeof(rows->address)], of_other[sizeof(address)];
@@ -237,20 +244,20 @@ void doctor_nodes_look(struct doctor *doctor, const struct reader *reader, const
     uint32_t count = reader_nodes(reader, rows);
     char id[4 * sizeof(rows[0].id)];
 
-    look_at_count(doctor, reader, life, reader_nodes_voting(rows, count));
+    nodes_look_at_count(doctor, reader, life, reader_nodes_voting(rows, count));
     for (uint32_t i = 0; i < count; i++) {
         if (!*rows[i].id)
             continue; /* not written yet */
         text_escape_str(id, sizeof(id), rows[i].id);
         if (!life_is_present(life)) {
-            look_at_last_state(doctor, &rows[i], id, life);
+            nodes_look_at_last_state(doctor, &rows[i], id, life);
             continue;
         }
-        look_at_state(doctor, &rows[i], id);
-        look_at_notices(doctor, &rows[i], id);
-        look_at_clock(doctor, &rows[i], id);
-        look_at_records(doctor, &rows[i], id);
-        look_at_distance(doctor, &rows[i], id, reader->table.header->ttl_ms);
-        look_for_twins(doctor, rows, i);
+        nodes_look_at_state(doctor, &rows[i], id);
+        nodes_look_at_notices(doctor, &rows[i], id);
+        nodes_look_at_clock(doctor, &rows[i], id);
+        nodes_look_at_records(doctor, &rows[i], id);
+        nodes_look_at_distance(doctor, &rows[i], id, reader->table.header->ttl_ms);
+        nodes_look_for_twins(doctor, rows, i);
     }
 }

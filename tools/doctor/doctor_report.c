@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static const char *level_name(enum finding_level level)
+static const char *doctor_report_level_name(enum finding_level level)
 {
     static const char *const names[] = {"ok", "note", "warn", "fail"};
 
@@ -24,14 +24,14 @@ void doctor_report(struct doctor *doctor, enum finding_level level, const char *
     if (doctor->json) {
         json_t *finding = json_object();
 
-        json_put(finding, "level", json_string(level_name(level)));
+        json_put(finding, "level", json_string(doctor_report_level_name(level)));
         json_put(finding, "check", json_string(check));
         json_put(finding, "text", json_text_str(text));
         json_put(finding, "remedy", json_word(remedy ? remedy : ""));
         json_element(doctor->json, finding);
         return;
     }
-    printf("%-4s  %-17s %s\n", level_name(level), check, text);
+    printf("%-4s  %-17s %s\n", doctor_report_level_name(level), check, text);
     if (remedy)
         printf("      %-17s > %s\n", "", remedy);
 }

@@ -10,7 +10,7 @@
 #define ANSWER_BYTES 65536 /* more than as many rules need as an agent may have */
 
 /* One finding for each, and how many there are. */
-static unsigned tell_rules(struct doctor *doctor, char *answer, bool *ret_open)
+static unsigned rules_tell_rules(struct doctor *doctor, char *answer, bool *ret_open)
 {
     char *line;
     unsigned count = 0;
@@ -48,7 +48,7 @@ void doctor_rules_look(struct doctor *doctor, const struct reader *reader, const
     }
     if (strncmp(answer, "rules 1\n", 8) != 0)
         return;
-    count = tell_rules(doctor, answer, &open);
+    count = rules_tell_rules(doctor, answer, &open);
     if (!count)
         doctor_report(doctor, FINDING_NOTE, "agent.rules", NULL,
                       "there are no rules: every user who may attach may take every name (allow in "

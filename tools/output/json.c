@@ -8,7 +8,7 @@
 #include "tools/common/exit_code.h"
 #include "tools/common/text.h"
 
-static json_t *have(json_t *value)
+static json_t *json_have(json_t *value)
 {
     if (value)
         return value;
@@ -17,7 +17,7 @@ static json_t *have(json_t *value)
 }
 
 /* jansson gives whole characters, and outside of strings it has only plain ones. */
-static int put_plain(const char *text, size_t len, void *file)
+static int json_put_plain(const char *text, size_t len, void *file)
 {
     char character[TEXT_JSON_SIZE];
 
@@ -28,9 +28,10 @@ static int put_plain(const char *text, size_t len, void *file)
     return 0;
 }
 
-static void dump(FILE *file, json_t *value)
+static void json_dump(FILE *file, json_t *value)
 {
-    (void)json_dump_callback(have(value), put_plain, file, JSON_COMPACT | JSON_ENCODE_ANY);
+    (void)json_dump_callback(json_have(value), json_put_plain, file,
+                             JSON_COMPACT | JSON_ENCODE_ANY);
     json_decref(value);
 }
 
@@ -45,7 +46,7 @@ void json_end(struct json_out *out)
     fputs("\n}\n", out->file);
 }
 
-static void begin_member(struct json_out *out, const char *key)
+static void json_begin_member(struct json_out *out, const char *key)
 {
     fprintf(out->file, "%s\n\"%s\": ", out->some_member ? "," : "", key);
     out->some_member = true;
@@ -53,13 +54,13 @@ static void begin_member(struct json_out *out, const char *key)
 
 void json_member(struct json_out *out, const char *key, json_t *value)
 {
-    begin_member(out, key);
-    dump(out->file, value);
+    json_begin_member(out, key);
+    json_dump(out->file, value);
 }
 
 void json_array_begin(struct json_out *out, const char *key)
 {
-    begin_member(out, key);
+    json_begin_member(out, key);
     fputc('[', out->file);
     out->some_element = false;
 }
@@ -68,7 +69,7 @@ void json_element(struct json_out *out, json_t *value)
 {
     fputs(out->some_element ? ",\n" : "\n", out->file);
     out->some_element = true;
-    dump(out->file, value);
+    json_dump(out->file, value);
 }
 
 void json_array_end(struct json_out *out)
@@ -78,7 +79,7 @@ void json_array_end(struct json_out *out)
 
 void json_line(json_t *value)
 {
-    dump(stdout, value);
+    json_dump(stdout, value);
     putchar('\n');
 }
 
@@ -87,7 +88,8 @@ json_t *json_text(const void *bytes, size_t len)
     json_t *text = json_stringn(bytes, len);
     char escaped[TEXT_NAME_SIZE];
 
-    return text ? text : have(json_string(text_escape_ascii(escaped, sizeof(escaped), bytes, len)));
+    return text ? text
+                : json_have(json_string(text_escape_ascii(escaped, sizeof(escaped), bytes, len)));
 }
 
 json_t *json_text_str(const char *string)
@@ -105,27 +107,27 @@ json_t *json_u64_text(uint64_t number)
     char text[24];
 
     snprintf(text, sizeof(text), "%" PRIu64, number);
-    return have(json_string(text));
+    return json_have(json_string(text));
 }
 
 json_t *json_wall(int64_t wall_ms)
 {
     char text[TEXT_SPAN_SIZE];
 
-    return wall_ms ? have(json_string(text_wall(text, sizeof(text), wall_ms))) : json_null();
+    return wall_ms ? json_have(json_string(text_wall(text, sizeof(text), wall_ms))) : json_null();
 }
 
 json_t *json_instant(int64_t wall_ms)
 {
     char text[TEXT_INSTANT_SIZE];
 
-    return have(json_string(text_instant(text, sizeof(text), wall_ms)));
+    return json_have(json_string(text_instant(text, sizeof(text), wall_ms)));
 }
 
 void json_put(json_t *object, const char *key, json_t *value)
 {
-    if (json_object_set_new(object, key, have(value)) < 0)
-        have(NULL);
+    if (json_object_set_new(object, key, json_have(value)) < 0)
+        json_have(NULL);
 }
 
 void json_put_name(json_t *object, const void *name, size_t len)

@@ -55,7 +55,7 @@ const char *words_lease_state(const struct hf_slot_view *view, bool in_force)
     }
 }
 
-static const struct word *tracking_of(uint32_t flags)
+static const struct word *words_tracking_of(uint32_t flags)
 {
     return word_of(trackings, HF_LENGTH(trackings),
                    (flags & HF_NODE_F_TRACKING) >> HF_NODE_F_TRACKING_SHIFT);
@@ -63,12 +63,12 @@ static const struct word *tracking_of(uint32_t flags)
 
 const char *words_tracking(uint32_t flags)
 {
-    return tracking_of(flags)->word;
+    return words_tracking_of(flags)->word;
 }
 
 const char *words_tracking_sentence(uint32_t flags)
 {
-    return tracking_of(flags)->sentence;
+    return words_tracking_of(flags)->sentence;
 }
 
 const char *words_fleet(uint32_t flags, unsigned nth)

@@ -22,13 +22,13 @@
  * agents from another one, or from root. */
 static sigjmp_buf gone;
 
-static void on_bus_error(int signal)
+static void agents_on_bus_error(int signal)
 {
     (void)signal;
     siglongjmp(gone, 1);
 }
 
-static void take_facts(const struct reader *reader, struct agents_one *agent)
+static void agents_take_facts(const struct reader *reader, struct agents_one *agent)
 {
     const struct hf_table *table = &reader->table;
     struct hf_node_row rows[HF_NODES_MAX];
@@ -59,9 +59,9 @@ static void take_facts(const struct reader *reader, struct agents_one *agent)
 }
 
 /* (!) Before the first byte of it is mapped. */
-static void read_table(struct agents_one *agent)
+static void agents_read_table(struct agents_one *agent)
 {
-    const struct sigaction action = {.sa_handler = on_bus_error};
+    const struct sigaction action = {.sa_handler = agents_on_bus_error};
     static struct reader reader; /* written between sigsetjmp() and its second return */
     struct sigaction before;
     volatile int status = HF_ESYS;
@@ -70,7 +70,7 @@ static void read_table(struct agents_one *agent)
     if (sigsetjmp(gone, 1) == 0) {
         status = reader_look_at(&agent->place, &reader, agent->why, sizeof(agent->why));
         if (status == HF_OK) {
-            take_facts(&reader, agent);
+            agents_take_facts(&reader, agent);
             agent->state = AGENTS_READ;
         } else if (!*agent->why) {
             snprintf(agent->why, sizeof(agent->why), "%s", hf_status_text(status));
@@ -87,7 +87,7 @@ static void read_table(struct agents_one *agent)
 
 /* --- the list ------------------------------------------------------------------------------------ */
 
-static struct agents_one *add(struct agents *agents, const struct place *place, bool system)
+static struct agents_one *agents_add(struct agents *agents, const struct place *place, bool system)
 {
     if (agents->count == agents->room) {
         size_t room = agents->room ? 2 * agents->room : 16;
@@ -105,7 +105,7 @@ static struct agents_one *add(struct agents *agents, const struct place *place, 
 }
 
 /* Whether BASE/NAME is the directory of the agent whose table belongs to that user. */
-static bool is_dir_of(const char *dir, uid_t owner)
+static bool agents_is_dir_of(const char *dir, uid_t owner)
 {
     struct stat st;
 
@@ -113,7 +113,7 @@ static bool is_dir_of(const char *dir, uid_t owner)
 }
 
 /* The first of the bases that has the agent's directory; those that the caller's commands try, then the owner's own. */
-static bool find_dir(const struct hf_base bases[], int count, bool only, struct place *place)
+static bool agents_find_dir(const struct hf_base bases[], int count, bool only, struct place *place)
 {
     char users[64];
     struct place found;
@@ -122,11 +122,11 @@ static bool find_dir(const struct hf_base bases[], int count, bool only, struct 
         if (places_make(&found, bases[i].dir, bases[i].system, place->owner, place->agent) ==
                 HF_OK &&
             (only || strcmp(found.shm_name, place->shm_name) == 0) &&
-            is_dir_of(found.dir, place->owner))
+            agents_is_dir_of(found.dir, place->owner))
             goto known;
     snprintf(users, sizeof(users), USERS_DIR "/%u/holdfast", (unsigned)place->owner);
     if (only || places_make(&found, users, false, place->owner, place->agent) < 0 ||
-        !is_dir_of(found.dir, place->owner))
+        !agents_is_dir_of(found.dir, place->owner))
         return false;
 known:
     memcpy(place->base, found.base, sizeof(place->base));
@@ -135,13 +135,14 @@ known:
 }
 
 /* (!) By its owner: anybody may give a file the name. */
-static bool is_systems(uid_t owner)
+static bool agents_is_systems(uid_t owner)
 {
     return owner == 0 || owner == hf_system_owner();
 }
 
 /* The tables. */
-static void look_in_shm(struct agents *agents, const struct hf_base bases[], int count, bool only)
+static void agents_look_in_shm(struct agents *agents, const struct hf_base bases[], int count,
+                               bool only)
 {
     DIR *dir = opendir(SHM_DIR);
     struct dirent *entry;
@@ -163,18 +164,19 @@ static void look_in_shm(struct agents *agents, const struct hf_base bases[], int
                  entry->d_name);
         snprintf(place.agent, sizeof(place.agent), "%s", agent);
         place.owner = st.st_uid;
-        if (!find_dir(bases, count, only, &place) && only)
+        if (!agents_find_dir(bases, count, only, &place) && only)
             continue;
         if (system || st.st_uid == uid)
-            read_table(add(agents, &place, system && is_systems(st.st_uid)));
+            agents_read_table(agents_add(agents, &place, system && agents_is_systems(st.st_uid)));
         else
-            snprintf(add(agents, &place, system && is_systems(st.st_uid))->why, READER_WHY_SIZE,
+            snprintf(agents_add(agents, &place, system && agents_is_systems(st.st_uid))->why,
+                     READER_WHY_SIZE,
                      "it has the name of another user's table: its owner squats that");
     }
     closedir(dir);
 }
 
-static bool is_known(const struct agents *agents, const char *dir)
+static bool agents_is_known(const struct agents *agents, const char *dir)
 {
     for (size_t i = 0; i < agents->count; i++)
         if (strcmp(agents->items[i].place.dir, dir) == 0)
@@ -183,7 +185,7 @@ static bool is_known(const struct agents *agents, const char *dir)
 }
 
 /* Agents of one base whose lock is held and whose table was not found. */
-static void look_in_base(struct agents *agents, const char *base, bool system)
+static void agents_look_in_base(struct agents *agents, const char *base, bool system)
 {
     DIR *dir = opendir(base);
     struct dirent *entry;
@@ -197,9 +199,9 @@ static void look_in_base(struct agents *agents, const char *base, bool system)
         if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
             !S_ISDIR(st.st_mode) ||
             places_make(&place, base, system, st.st_uid, entry->d_name) < 0 ||
-            is_known(agents, place.dir) || (pid = places_locked_by(&place)) == 0)
+            agents_is_known(agents, place.dir) || (pid = places_locked_by(&place)) == 0)
             continue;
-        *add(agents, &place, system) =
+        *agents_add(agents, &place, system) =
             (struct agents_one){.place = place,
                                 .system = system,
                                 .state = AGENTS_NO_TABLE,
@@ -210,7 +212,7 @@ static void look_in_base(struct agents *agents, const char *base, bool system)
 }
 
 /* Root can see into the directories of all users. */
-static void look_at_users(struct agents *agents)
+static void agents_look_at_users(struct agents *agents)
 {
     char base[HF_BASE_SIZE];
     struct dirent *entry;
@@ -221,12 +223,12 @@ static void look_at_users(struct agents *agents)
     while ((entry = readdir(dir)))
         if (entry->d_name[0] != '.') {
             snprintf(base, sizeof(base), USERS_DIR "/%.64s/holdfast", entry->d_name);
-            look_in_base(agents, base, false);
+            agents_look_in_base(agents, base, false);
         }
     closedir(dir);
 }
 
-static int by_name(const void *a, const void *b)
+static int agents_by_name(const void *a, const void *b)
 {
     const struct agents_one *x = a, *y = b;
     int order = strcmp(x->place.agent, y->place.agent);
@@ -249,13 +251,13 @@ int agents_find(struct agents *ret_agents)
 
     if (count < 0)
         return HF_EINVAL;
-    look_in_shm(&agents, bases, count, only);
+    agents_look_in_shm(&agents, bases, count, only);
     for (int i = 0; i < count; i++)
-        look_in_base(&agents, bases[i].dir, bases[i].system);
+        agents_look_in_base(&agents, bases[i].dir, bases[i].system);
     if (!only)
-        look_at_users(&agents);
+        agents_look_at_users(&agents);
     if (agents.count)
-        qsort(agents.items, agents.count, sizeof(*agents.items), by_name);
+        qsort(agents.items, agents.count, sizeof(*agents.items), agents_by_name);
     *ret_agents = agents;
     return HF_OK;
 }

@@ -11,7 +11,7 @@
 #include "tools/common/exit_code.h"
 
 /* The agent's control socket; -1 with errno. */
-static int connect_to(const struct place *place, int patience_s)
+static int control_connect_to(const struct place *place, int patience_s)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const struct timeval patience = {.tv_sec = patience_s};
@@ -36,10 +36,10 @@ static int connect_to(const struct place *place, int patience_s)
 }
 
 /* EXIT_OK; EXIT_DENIED and EXIT_UNAVAILABLE with a sentence. */
-static int reach(const struct place *place, const struct control_request *request, int *ret_fd,
-                 char *why, size_t why_size)
+static int control_reach(const struct place *place, const struct control_request *request,
+                         int *ret_fd, char *why, size_t why_size)
 {
-    int fd = connect_to(place, request->patience_s);
+    int fd = control_connect_to(place, request->patience_s);
 
     if (fd < 0 && (errno == EACCES || errno == EPERM)) {
         snprintf(why, why_size, "only root and the agent's own user may %s: %s/control",
@@ -57,7 +57,7 @@ static int reach(const struct place *place, const struct control_request *reques
 }
 
 /* All of the answer; its length, 0: none came. */
-static size_t exchange(int fd, const char *line, char *ret_answer, size_t size)
+static size_t control_exchange(int fd, const char *line, char *ret_answer, size_t size)
 {
     char request[CONTROL_REQUEST_MOST + 2];
     int said = snprintf(request, sizeof(request), "%s\n", line);
@@ -79,10 +79,10 @@ static size_t exchange(int fd, const char *line, char *ret_answer, size_t size)
 }
 
 /* Takes `fd`. */
-static int talk(int fd, const struct control_request *request, char *ret_answer, size_t size,
-                char *why, size_t why_size)
+static int control_talk(int fd, const struct control_request *request, char *ret_answer,
+                        size_t size, char *why, size_t why_size)
 {
-    size_t length = exchange(fd, request->line, ret_answer, size);
+    size_t length = control_exchange(fd, request->line, ret_answer, size);
 
     close(fd);
     if (length)
@@ -94,9 +94,9 @@ static int talk(int fd, const struct control_request *request, char *ret_answer,
 int control_ask_at(const struct place *place, const struct control_request *request,
                    char *ret_answer, size_t size, char *why, size_t why_size)
 {
-    int fd = -1, code = reach(place, request, &fd, why, why_size);
+    int fd = -1, code = control_reach(place, request, &fd, why, why_size);
 
-    return code == EXIT_OK ? talk(fd, request, ret_answer, size, why, why_size) : code;
+    return code == EXIT_OK ? control_talk(fd, request, ret_answer, size, why, why_size) : code;
 }
 
 int control_ask(const char *agent, const struct control_request *request, struct place *ret_place,
@@ -106,12 +106,12 @@ int control_ask(const char *agent, const struct control_request *request, struct
     int count = places_find(agent, places, why, why_size), code = EXIT_USAGE, fd = -1;
 
     for (int i = 0; i < count; i++) {
-        code = reach(&places[i], request, &fd, why, why_size);
+        code = control_reach(&places[i], request, &fd, why, why_size);
         if (code == EXIT_UNAVAILABLE)
             continue;
         if (code == EXIT_OK) {
             *ret_place = places[i];
-            code = talk(fd, request, ret_answer, size, why, why_size);
+            code = control_talk(fd, request, ret_answer, size, why, why_size);
         }
         break;
     }

@@ -6,7 +6,7 @@
 
 #include "tools/common/exit_code.h"
 
-static void on_bus_error(int signal)
+static void cut_on_bus_error(int signal)
 {
     static const char text[] = "holdfast: the agent's table was cut while it was read; ask its "
                                "owner to restart the agent\n";
@@ -19,7 +19,7 @@ static void on_bus_error(int signal)
 
 void cut_guard(void)
 {
-    const struct sigaction action = {.sa_handler = on_bus_error};
+    const struct sigaction action = {.sa_handler = cut_on_bus_error};
 
     (void)sigaction(SIGBUS, &action, NULL);
 }

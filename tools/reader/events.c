@@ -50,7 +50,7 @@ struct events_cursor events_after(const struct hf_table *table, uint64_t number)
     return cursor;
 }
 
-static struct hf_event *place(struct events *events)
+static struct hf_event *events_place(struct events *events)
 {
     if (events->count == events->room) {
         size_t room = events->room ? 2 * events->room : 256;
@@ -66,7 +66,7 @@ static struct hf_event *place(struct events *events)
     return &events->items[events->count];
 }
 
-static int by_number(const void *a, const void *b)
+static int events_by_number(const void *a, const void *b)
 {
     const struct hf_event *x = a, *y = b;
 
@@ -85,17 +85,17 @@ void events_read(const struct hf_table *table, struct events_cursor *cursor, str
             cursor->next[i] = oldest;
         }
         for (; cursor->next[i] < until; cursor->next[i]++) {
-            if (hf_event_read(table, RING(i), cursor->next[i], place(events)) == HF_OK)
+            if (hf_event_read(table, RING(i), cursor->next[i], events_place(events)) == HF_OK)
                 events->count++;
             else
                 cursor->overwritten++;
         }
     }
     if (events->count)
-        qsort(events->items, events->count, sizeof(*events->items), by_number);
+        qsort(events->items, events->count, sizeof(*events->items), events_by_number);
 }
 
-static bool name_matches(const struct events_filter *filter, const struct hf_event *event)
+static bool events_name_matches(const struct events_filter *filter, const struct hf_event *event)
 {
     size_t kept = hf_event_text_kept(event);
     size_t len = filter->name_len < kept ? filter->name_len : kept;
@@ -114,5 +114,5 @@ static bool name_matches(const struct events_filter *filter, const struct hf_eve
 bool events_match(const struct events_filter *filter, const struct hf_event *event)
 {
     return event->wall_ms >= filter->since_wall_ms &&
-           (!filter->name || name_matches(filter, event));
+           (!filter->name || events_name_matches(filter, event));
 }

@@ -31,7 +31,7 @@ static const struct {
 #undef HF_COUNTER_ENUM
 };
 
-static enum kind kind_of(enum hf_counter counter)
+static enum kind exposition_kind_of(enum hf_counter counter)
 {
     switch (counter) {
     case HF_COUNTER_CLIENTS:
@@ -53,7 +53,7 @@ static enum kind kind_of(enum hf_counter counter)
     }
 }
 
-static bool is_loss(enum hf_counter counter)
+static bool exposition_is_loss(enum hf_counter counter)
 {
     enum hf_counter other;
 
@@ -63,7 +63,7 @@ static bool is_loss(enum hf_counter counter)
     return false;
 }
 
-static void write_counter(const struct hf_metrics *m, enum hf_counter counter)
+static void exposition_write_counter(const struct hf_metrics *m, enum hf_counter counter)
 {
     uint64_t value = hf_counter_read(m->table, counter);
     char name[96];
@@ -73,18 +73,19 @@ static void write_counter(const struct hf_metrics *m, enum hf_counter counter)
     hf_metric_whole(m, name, NULL, NULL, value);
 }
 
-static void write_counters(const struct hf_metrics *m)
+static void exposition_write_counters(const struct hf_metrics *m)
 {
     for (unsigned i = 0; i < HF_COUNTERS; i++)
-        if (kind_of((enum hf_counter)i) == GAUGE)
+        if (exposition_kind_of((enum hf_counter)i) == GAUGE)
             hf_metric_gauge(m, counters[i].name, counters[i].help,
                             (double)hf_counter_read(m->table, (enum hf_counter)i));
-        else if (kind_of((enum hf_counter)i) == COUNTER && !is_loss((enum hf_counter)i))
-            write_counter(m, (enum hf_counter)i);
+        else if (exposition_kind_of((enum hf_counter)i) == COUNTER &&
+                 !exposition_is_loss((enum hf_counter)i))
+            exposition_write_counter(m, (enum hf_counter)i);
 }
 
 /* One metric with a label for the reason; the sum is all losses. */
-static void write_losses(const struct hf_metrics *m)
+static void exposition_write_losses(const struct hf_metrics *m)
 {
     enum hf_counter counter;
 
@@ -98,7 +99,7 @@ static void write_losses(const struct hf_metrics *m)
 
 /* --- the agent -------------------------------------------------------------------------------- */
 
-static void write_state(const struct hf_metrics *m)
+static void exposition_write_state(const struct hf_metrics *m)
 {
     static const char *const states[] = {HF_AGENT_ALIVE, HF_AGENT_HUNG, HF_AGENT_DEAD,
                                          HF_AGENT_ENDED, HF_AGENT_NONE};
@@ -114,7 +115,7 @@ static void write_state(const struct hf_metrics *m)
                     (double)m->e->wall_ms / MS_PER_S);
 }
 
-static void write_build(const struct hf_metrics *m)
+static void exposition_write_build(const struct hf_metrics *m)
 {
     const struct hf_table_header *h = m->table->header;
     char version[sizeof(h->version) + 1] = "";
@@ -125,7 +126,7 @@ static void write_build(const struct hf_metrics *m)
 }
 
 /* A table may be without measures: then it has the start by the other clock only. */
-static void write_instants(const struct hf_metrics *m)
+static void exposition_write_instants(const struct hf_metrics *m)
 {
     int64_t started = atomic_load_explicit(&m->table->header->started_ns, memory_order_acquire);
     int64_t now_s = m->e->wall_ms / 1000;
@@ -144,24 +145,25 @@ static void write_instants(const struct hf_metrics *m)
                     refused);
 }
 
-static void write_age(const struct hf_metrics *m, const char *thread, const _Atomic int64_t *beat)
+static void exposition_write_age(const struct hf_metrics *m, const char *thread,
+                                 const _Atomic int64_t *beat)
 {
     hf_metric_real(m, "heartbeat_age_seconds", "thread", thread,
                    hf_metric_age(m, atomic_load_explicit(beat, memory_order_acquire)));
 }
 
-static void write_ages(const struct hf_metrics *m)
+static void exposition_write_ages(const struct hf_metrics *m)
 {
     const struct hf_table_header *h = m->table->header;
 
     hf_metric_head(m, "heartbeat_age_seconds", HF_METRIC_GAUGE,
                    "time since the thread's last sign of life; -1: none yet");
-    write_age(m, "main", &h->main_beat_ns);
-    write_age(m, "broker", &h->broker_beat_ns);
-    write_age(m, "renewal", &h->renewal_beat_ns);
+    exposition_write_age(m, "main", &h->main_beat_ns);
+    exposition_write_age(m, "broker", &h->broker_beat_ns);
+    exposition_write_age(m, "renewal", &h->renewal_beat_ns);
 }
 
-static void write_terms(const struct hf_metrics *m)
+static void exposition_write_terms(const struct hf_metrics *m)
 {
     const struct hf_table_terms terms = hf_table_terms(m->table);
 
@@ -172,7 +174,7 @@ static void write_terms(const struct hf_metrics *m)
     hf_metric_gauge(m, "capacity", "leases that fit", hf_table_capacity(m->table));
 }
 
-static void write_drained(const struct hf_metrics *m)
+static void exposition_write_drained(const struct hf_metrics *m)
 {
     struct hf_drained drained;
     char uid[16];
@@ -191,7 +193,7 @@ static void write_drained(const struct hf_metrics *m)
 /* --- leases ----------------------------------------------------------------------------------- */
 
 /* Only the check word and the state of each slot are read: a million in a fraction of a second. */
-static void write_leases(const struct hf_metrics *m)
+static void exposition_write_leases(const struct hf_metrics *m)
 {
     static const char *const states[] = {
         [HF_SLOT_HELD] = "held", [HF_SLOT_LATE] = "late", [HF_SLOT_LOSING] = "losing"};
@@ -224,17 +226,17 @@ void exposition_write(const struct exposition *e, const struct hf_table *table, 
 {
     const struct hf_metrics m = {.e = e, .table = table, .out = out};
 
-    write_state(&m);
+    exposition_write_state(&m);
     if (!table)
         return;
-    write_build(&m);
-    write_instants(&m);
-    write_ages(&m);
-    write_terms(&m);
-    write_drained(&m);
-    write_counters(&m);
-    write_losses(&m);
-    write_leases(&m);
+    exposition_write_build(&m);
+    exposition_write_instants(&m);
+    exposition_write_ages(&m);
+    exposition_write_terms(&m);
+    exposition_write_drained(&m);
+    exposition_write_counters(&m);
+    exposition_write_losses(&m);
+    exposition_write_leases(&m);
     exposition_measures(&m);
     exposition_nodes(&m);
 }

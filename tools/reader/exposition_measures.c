@@ -43,8 +43,8 @@ static const struct {
 };
 
 /* A suffix of a histogram's name. */
-static void write_part(const struct hf_metrics *m, const char *name, const char *suffix,
-                       const char *le, uint64_t count)
+static void measures_write_part(const struct hf_metrics *m, const char *name, const char *suffix,
+                                const char *le, uint64_t count)
 {
     char full[96];
 
@@ -52,7 +52,7 @@ static void write_part(const struct hf_metrics *m, const char *name, const char 
     hf_metric_whole(m, full, le ? "le" : NULL, le, count);
 }
 
-static void write_histogram(const struct hf_metrics *m, enum hf_histogram_of which)
+static void measures_write_histogram(const struct hf_metrics *m, enum hf_histogram_of which)
 {
     const char *name = histograms[which].name;
     uint64_t counts[HF_BUCKETS], sum_ns, total = 0;
@@ -66,15 +66,15 @@ static void write_histogram(const struct hf_metrics *m, enum hf_histogram_of whi
         total += counts[i];
         if (i < HF_BUCKETS - 1)
             snprintf(le, sizeof(le), "%.15g", hf_metric_seconds(hf_bucket_bound_ns(i)));
-        write_part(m, name, "_bucket", le, total);
+        measures_write_part(m, name, "_bucket", le, total);
     }
     snprintf(full, sizeof(full), "%s_sum", name);
     hf_metric_real(m, full, NULL, NULL, hf_metric_seconds((int64_t)sum_ns));
-    write_part(m, name, "_count", NULL, total);
+    measures_write_part(m, name, "_count", NULL, total);
 }
 
 /* A least value exists only where something was measured; a largest one is 0 then. */
-static void write_extreme(const struct hf_metrics *m, enum hf_extreme_of which)
+static void measures_write_extreme(const struct hf_metrics *m, enum hf_extreme_of which)
 {
     int64_t value = hf_extreme_read(m->table, which, m->e->now);
 
@@ -85,7 +85,7 @@ static void write_extreme(const struct hf_metrics *m, enum hf_extreme_of which)
                    value < 0 ? 0 : (double)value * extremes[which].unit);
 }
 
-static void write_oldest(const struct hf_metrics *m)
+static void measures_write_oldest(const struct hf_metrics *m)
 {
     int64_t since = (int64_t)hf_gauge_read(m->table, HF_GAUGE_OLDEST_WAITER_NS);
 
@@ -94,7 +94,7 @@ static void write_oldest(const struct hf_metrics *m)
                     hf_metric_lives(m) && since > 0 ? hf_metric_age(m, since) : 0);
 }
 
-static void write_failures(const struct hf_metrics *m)
+static void measures_write_failures(const struct hf_metrics *m)
 {
     hf_metric_head(m, "acquires_failed_total", HF_METRIC_COUNTER,
                    "acquires that ended without a lock, by reason");
@@ -104,7 +104,7 @@ static void write_failures(const struct hf_metrics *m)
                         hf_failure_read(m->table, (enum hf_acquire_failure)i));
 }
 
-static void write_gauges(const struct hf_metrics *m)
+static void measures_write_gauges(const struct hf_metrics *m)
 {
     static const struct {
         enum hf_gauge_of gauge;
@@ -129,10 +129,10 @@ static void write_gauges(const struct hf_metrics *m)
 void exposition_measures(const struct hf_metrics *m)
 {
     for (unsigned i = 0; i < HF_HISTOGRAMS; i++)
-        write_histogram(m, (enum hf_histogram_of)i);
+        measures_write_histogram(m, (enum hf_histogram_of)i);
     for (unsigned i = 0; i < HF_EXTREMES; i++)
-        write_extreme(m, (enum hf_extreme_of)i);
-    write_oldest(m);
-    write_failures(m);
-    write_gauges(m);
+        measures_write_extreme(m, (enum hf_extreme_of)i);
+    measures_write_oldest(m);
+    measures_write_failures(m);
+    measures_write_gauges(m);
 }

@@ -14,66 +14,66 @@ struct rows {
 
 typedef double value_fn(const struct hf_metrics *m, const struct hf_node_row *row);
 
-static double replies(const struct hf_metrics *m, const struct hf_node_row *row)
+static double nodes_replies(const struct hf_metrics *m, const struct hf_node_row *row)
 {
     (void)m;
     return (double)row->replies;
 }
 
-static double timeouts(const struct hf_metrics *m, const struct hf_node_row *row)
+static double nodes_timeouts(const struct hf_metrics *m, const struct hf_node_row *row)
 {
     (void)m;
     return (double)row->timeouts;
 }
 
-static double errors(const struct hf_metrics *m, const struct hf_node_row *row)
+static double nodes_errors(const struct hf_metrics *m, const struct hf_node_row *row)
 {
     (void)m;
     return (double)row->errors;
 }
 
-static double reconnects(const struct hf_metrics *m, const struct hf_node_row *row)
+static double nodes_reconnects(const struct hf_metrics *m, const struct hf_node_row *row)
 {
     (void)m;
     return (double)row->reconnects;
 }
 
-static double clock_steps(const struct hf_metrics *m, const struct hf_node_row *row)
+static double nodes_clock_steps(const struct hf_metrics *m, const struct hf_node_row *row)
 {
     (void)m;
     return (double)row->clock_steps;
 }
 
-static double rtt(const struct hf_metrics *m, const struct hf_node_row *row)
+static double nodes_rtt(const struct hf_metrics *m, const struct hf_node_row *row)
 {
     (void)m;
     return hf_metric_seconds(row->rtt_ns);
 }
 
-static double clock_offset(const struct hf_metrics *m, const struct hf_node_row *row)
+static double nodes_clock_offset(const struct hf_metrics *m, const struct hf_node_row *row)
 {
     (void)m;
     return (double)row->clock_offset_us / 1e6;
 }
 
-static double reply_age(const struct hf_metrics *m, const struct hf_node_row *row)
+static double nodes_reply_age(const struct hf_metrics *m, const struct hf_node_row *row)
 {
     return hf_metric_age(m, row->last_reply_ns);
 }
 
-static double quarantine_left(const struct hf_metrics *m, const struct hf_node_row *row)
+static double nodes_quarantine_left(const struct hf_metrics *m, const struct hf_node_row *row)
 {
     bool lasts = row->state == HF_NODE_QUARANTINED && row->quarantine_until_ns > m->e->now.ns;
 
     return lasts ? hf_metric_seconds(row->quarantine_until_ns - m->e->now.ns) : 0;
 }
 
-static double counts(const struct hf_metrics *m, const struct hf_node_row *row)
+static double nodes_counts(const struct hf_metrics *m, const struct hf_node_row *row)
 {
     return hf_metric_lives(m) && row->state != HF_NODE_CONNECTING && !(row->flags & HF_NODE_F_MUTE);
 }
 
-static double votes(const struct hf_metrics *m, const struct hf_node_row *row)
+static double nodes_votes(const struct hf_metrics *m, const struct hf_node_row *row)
 {
     return hf_metric_lives(m) && row->state == HF_NODE_UP && !(row->flags & HF_NODE_F_MUTE);
 }
@@ -83,24 +83,26 @@ static const struct {
     const char *name, *type, *help;
     value_fn *value;
 } kinds[] = {
-    {"node_votes", HF_METRIC_GAUGE, "1: the node votes for acquires", votes},
-    {"node_replies_total", HF_METRIC_COUNTER, "answers of the node", replies},
-    {"node_timeouts_total", HF_METRIC_COUNTER, "commands without an answer in time", timeouts},
-    {"node_errors_total", HF_METRIC_COUNTER, "answers that were errors", errors},
-    {"node_reconnects_total", HF_METRIC_COUNTER, "connections made again", reconnects},
-    {"node_clock_steps_total", HF_METRIC_COUNTER, "steps seen of the node's clock", clock_steps},
-    {"node_rtt_seconds", HF_METRIC_GAUGE, "round trip of the last answer", rtt},
+    {"node_votes", HF_METRIC_GAUGE, "1: the node votes for acquires", nodes_votes},
+    {"node_replies_total", HF_METRIC_COUNTER, "answers of the node", nodes_replies},
+    {"node_timeouts_total", HF_METRIC_COUNTER, "commands without an answer in time",
+     nodes_timeouts},
+    {"node_errors_total", HF_METRIC_COUNTER, "answers that were errors", nodes_errors},
+    {"node_reconnects_total", HF_METRIC_COUNTER, "connections made again", nodes_reconnects},
+    {"node_clock_steps_total", HF_METRIC_COUNTER, "steps seen of the node's clock",
+     nodes_clock_steps},
+    {"node_rtt_seconds", HF_METRIC_GAUGE, "round trip of the last answer", nodes_rtt},
     {"node_last_reply_age_seconds", HF_METRIC_GAUGE, "time since the last answer; -1: none yet",
-     reply_age},
+     nodes_reply_age},
     {"node_clock_offset_seconds", HF_METRIC_GAUGE,
-     "the node's clock minus this host's, at the last sample", clock_offset},
+     "the node's clock minus this host's, at the last sample", nodes_clock_offset},
     {"node_quarantine_left_seconds", HF_METRIC_GAUGE,
-     "time until a quarantined node votes again; 0: it is not quarantined", quarantine_left},
+     "time until a quarantined node votes again; 0: it is not quarantined", nodes_quarantine_left},
     {"node_fleet_counts", HF_METRIC_GAUGE,
-     "1: the node is at its seat and has the fleet's record, so its answers count", counts},
+     "1: the node is at its seat and has the fleet's record, so its answers count", nodes_counts},
 };
 
-static void read_rows(const struct hf_metrics *m, struct rows *ret)
+static void nodes_read_rows(const struct hf_metrics *m, struct rows *ret)
 {
     ret->count = 0;
     for (uint32_t i = 0; i < hf_table_nodes(m->table); i++)
@@ -109,7 +111,7 @@ static void read_rows(const struct hf_metrics *m, struct rows *ret)
 }
 
 /* A sample for each node that has a word, with that word as a label. */
-static void write_reasons(const struct hf_metrics *m, const struct rows *rows)
+static void nodes_write_reasons(const struct hf_metrics *m, const struct rows *rows)
 {
     int count = hf_metric_lives(m) ? rows->count : 0;
 
@@ -133,7 +135,7 @@ static void write_reasons(const struct hf_metrics *m, const struct rows *rows)
                            hf_why_failed(rows->row[i].error_class)->word, 1);
 }
 
-static void write_ready(const struct hf_metrics *m)
+static void nodes_write_ready(const struct hf_metrics *m)
 {
     bool ready = hf_gauge_read(m->table, HF_GAUGE_READY) != 0;
 
@@ -146,15 +148,15 @@ void exposition_nodes(const struct hf_metrics *m)
 {
     struct rows rows;
 
-    read_rows(m, &rows);
-    write_ready(m);
+    nodes_read_rows(m, &rows);
+    nodes_write_ready(m);
     hf_metric_head(m, "node_state", HF_METRIC_GAUGE,
                    "1 for the state that the node is in; none: no agent runs that knows it");
     for (int i = 0; i < rows.count; i++)
         for (uint32_t s = 0; s < HF_NODE_STATES; s++)
             hf_metric_node(m, "node_state", rows.row[i].id, "state", hf_node_state_word(s),
                            hf_metric_lives(m) && rows.row[i].state == s);
-    write_reasons(m, &rows);
+    nodes_write_reasons(m, &rows);
     for (size_t k = 0; k < HF_LENGTH(kinds); k++) {
         hf_metric_head(m, kinds[k].name, kinds[k].type, kinds[k].help);
         for (int i = 0; i < rows.count; i++)

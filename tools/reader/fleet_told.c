@@ -18,22 +18,22 @@
 /* --- words --------------------------------------------------------------------------------------- */
 
 /* The next word of a line, NULL: none is left. */
-static char *next_word(char **line)
+static char *fleet_told_next_word(char **line)
 {
     return *line ? strsep(line, " ") : NULL;
 }
 
-static bool take_word(const char *word, char *to, size_t size)
+static bool fleet_told_take_word(const char *word, char *to, size_t size)
 {
     return word && hf_word_read(word, to, size);
 }
 
-static bool take_number(const char *word, uint64_t most, uint64_t *ret_number)
+static bool fleet_told_take_number(const char *word, uint64_t most, uint64_t *ret_number)
 {
     return word && args_number(word, 0, most, ret_number) == HF_OK;
 }
 
-static bool take_yes(const char *word, bool *ret_yes)
+static bool fleet_told_take_yes(const char *word, bool *ret_yes)
 {
     if (!word || (strcmp(word, "yes") != 0 && strcmp(word, "no") != 0))
         return false;
@@ -43,130 +43,132 @@ static bool take_yes(const char *word, bool *ret_yes)
 
 /* --- lines --------------------------------------------------------------------------------------- */
 
-static bool take_known(struct fleet_told *t, char *rest)
+static bool fleet_told_take_known(struct fleet_told *t, char *rest)
 {
-    return take_yes(rest, &t->known);
+    return fleet_told_take_yes(rest, &t->known);
 }
 
-static bool take_name(struct fleet_told *t, char *rest)
+static bool fleet_told_take_name(struct fleet_told *t, char *rest)
 {
-    return take_word(rest, t->name, sizeof(t->name));
+    return fleet_told_take_word(rest, t->name, sizeof(t->name));
 }
 
-static bool take_digest(struct fleet_told *t, char *rest)
+static bool fleet_told_take_digest(struct fleet_told *t, char *rest)
 {
-    return take_word(rest, t->digest, sizeof(t->digest));
+    return fleet_told_take_word(rest, t->digest, sizeof(t->digest));
 }
 
-static bool take_version(struct fleet_told *t, char *rest)
+static bool fleet_told_take_version(struct fleet_told *t, char *rest)
 {
-    return take_number(rest, UINT64_MAX, &t->version);
+    return fleet_told_take_number(rest, UINT64_MAX, &t->version);
 }
 
-static bool take_state(struct fleet_told *t, char *rest)
+static bool fleet_told_take_state(struct fleet_told *t, char *rest)
 {
-    return take_word(rest, t->state, sizeof(t->state));
+    return fleet_told_take_word(rest, t->state, sizeof(t->state));
 }
 
-static bool take_ttl_max(struct fleet_told *t, char *rest)
+static bool fleet_told_take_ttl_max(struct fleet_told *t, char *rest)
 {
-    return take_number(rest, INT64_MAX, &t->ttl_max_ms);
+    return fleet_told_take_number(rest, INT64_MAX, &t->ttl_max_ms);
 }
 
-static bool take_file_ttl_max(struct fleet_told *t, char *rest)
+static bool fleet_told_take_file_ttl_max(struct fleet_told *t, char *rest)
 {
-    return take_number(rest, INT64_MAX, &t->file_ttl_max_ms);
+    return fleet_told_take_number(rest, INT64_MAX, &t->file_ttl_max_ms);
 }
 
-static bool take_told_version(struct fleet_told *t, char *rest)
+static bool fleet_told_take_told_version(struct fleet_told *t, char *rest)
 {
-    return take_number(rest, UINT64_MAX, &t->told_version);
+    return fleet_told_take_number(rest, UINT64_MAX, &t->told_version);
 }
 
-static bool add_seat(struct fleet_told_seat *seats, int *count, char *rest)
+static bool fleet_told_add_seat(struct fleet_told_seat *seats, int *count, char *rest)
 {
     struct fleet_told_seat *seat = &seats[*count];
 
-    if (*count == HF_NODES_MAX || !take_word(next_word(&rest), seat->id, sizeof(seat->id)) ||
-        !take_word(next_word(&rest), seat->address, sizeof(seat->address)))
+    if (*count == HF_NODES_MAX ||
+        !fleet_told_take_word(fleet_told_next_word(&rest), seat->id, sizeof(seat->id)) ||
+        !fleet_told_take_word(fleet_told_next_word(&rest), seat->address, sizeof(seat->address)))
         return false;
-    for (const char *word; (word = next_word(&rest));)
+    for (const char *word; (word = fleet_told_next_word(&rest));)
         seat->gone |= strcmp(word, "gone") == 0;
     ++*count;
     return true;
 }
 
-static bool take_settles(struct fleet_told *t, char *rest)
+static bool fleet_told_take_settles(struct fleet_told *t, char *rest)
 {
-    return take_number(rest, INT64_MAX, &t->settles_ms);
+    return fleet_told_take_number(rest, INT64_MAX, &t->settles_ms);
 }
 
-static bool take_seat(struct fleet_told *t, char *rest)
+static bool fleet_told_take_seat(struct fleet_told *t, char *rest)
 {
-    return add_seat(t->seat, &t->seat_count, rest);
+    return fleet_told_add_seat(t->seat, &t->seat_count, rest);
 }
 
-static bool take_before(struct fleet_told *t, char *rest)
+static bool fleet_told_take_before(struct fleet_told *t, char *rest)
 {
-    return add_seat(t->before, &t->before_count, rest);
+    return fleet_told_add_seat(t->before, &t->before_count, rest);
 }
 
-static bool take_by(struct fleet_told *t, char *rest)
+static bool fleet_told_take_by(struct fleet_told *t, char *rest)
 {
-    return take_word(next_word(&rest), t->by_host, sizeof(t->by_host)) &&
-           take_number(next_word(&rest), UINT32_MAX, &t->by_uid) &&
-           take_number(next_word(&rest), INT64_MAX, &t->since_wall_ms);
+    return fleet_told_take_word(fleet_told_next_word(&rest), t->by_host, sizeof(t->by_host)) &&
+           fleet_told_take_number(fleet_told_next_word(&rest), UINT32_MAX, &t->by_uid) &&
+           fleet_told_take_number(fleet_told_next_word(&rest), INT64_MAX, &t->since_wall_ms);
 }
 
 /* FIELD=VALUE */
-static bool take_field(struct fleet_told_node *node, char *word)
+static bool fleet_told_take_field(struct fleet_told_node *node, char *word)
 {
     char *value = word;
     const char *field = strsep(&value, "=");
 
     if (strcmp(field, "says") == 0)
-        return take_word(value, node->says, sizeof(node->says));
+        return fleet_told_take_word(value, node->says, sizeof(node->says));
     if (strcmp(field, "counts") == 0)
-        return take_yes(value, &node->counts);
+        return fleet_told_take_yes(value, &node->counts);
     if (strcmp(field, "votes_in") == 0) {
         node->mute = true;
-        return take_number(value, INT64_MAX, &node->votes_in_ms);
+        return fleet_told_take_number(value, INT64_MAX, &node->votes_in_ms);
     }
     if (strcmp(field, "elsewhere") == 0)
-        return take_yes(value, &node->elsewhere);
+        return fleet_told_take_yes(value, &node->elsewhere);
     if (strcmp(field, "seat") == 0)
-        return take_word(value, node->seat, sizeof(node->seat));
+        return fleet_told_take_word(value, node->seat, sizeof(node->seat));
     if (strcmp(field, "configured") == 0)
-        return take_word(value, node->configured, sizeof(node->configured));
+        return fleet_told_take_word(value, node->configured, sizeof(node->configured));
     if (strcmp(field, "connected") == 0)
-        return take_word(value, node->connected, sizeof(node->connected));
+        return fleet_told_take_word(value, node->connected, sizeof(node->connected));
     if (strcmp(field, "link") == 0)
-        return take_word(value, node->link, sizeof(node->link));
+        return fleet_told_take_word(value, node->link, sizeof(node->link));
     return true;
 }
 
-static bool take_node(struct fleet_told *t, char *rest)
+static bool fleet_told_take_node(struct fleet_told *t, char *rest)
 {
     struct fleet_told_node *node = &t->node[t->count];
-    bool good = t->count < HF_NODES_MAX && take_word(next_word(&rest), node->id, sizeof(node->id));
+    bool good = t->count < HF_NODES_MAX &&
+                fleet_told_take_word(fleet_told_next_word(&rest), node->id, sizeof(node->id));
 
-    for (char *word; good && (word = next_word(&rest));)
-        good = take_field(node, word);
+    for (char *word; good && (word = fleet_told_next_word(&rest));)
+        good = fleet_told_take_field(node, word);
     t->count += good;
     return good;
 }
 
-static bool take_waits(struct fleet_told *t, char *rest)
+static bool fleet_told_take_waits(struct fleet_told *t, char *rest)
 {
     return rest && hf_text_read(rest, t->waits, sizeof(t->waits));
 }
 
-static bool take_differs(struct fleet_told *t, char *rest)
+static bool fleet_told_take_differs(struct fleet_told *t, char *rest)
 {
     return rest && hf_text_read(rest, t->differs, sizeof(t->differs));
 }
 
-static bool take_misplaced(struct fleet_told *t, char *rest)
+static bool fleet_told_take_misplaced(struct fleet_told *t, char *rest)
 {
     return t->misplaced_count < HF_NODES_MAX && rest &&
            hf_text_read(rest, t->misplaced[t->misplaced_count++], TOLD_TEXT_SIZE);
@@ -176,27 +178,27 @@ static const struct {
     const char *key;
     bool (*take)(struct fleet_told *told, char *rest);
 } keys[] = {
-    {"known", take_known},
-    {"name", take_name},
-    {"digest", take_digest},
-    {"version", take_version},
-    {"state", take_state},
-    {"ttl_max_ms", take_ttl_max},
-    {"seat", take_seat},
-    {"before", take_before},
-    {"by", take_by},
-    {"node", take_node},
-    {"waits", take_waits},
-    {"differs", take_differs},
-    {"settles_ms", take_settles},
-    {"file_ttl_max_ms", take_file_ttl_max},
-    {"told_version", take_told_version},
-    {"misplaced", take_misplaced},
+    {"known", fleet_told_take_known},
+    {"name", fleet_told_take_name},
+    {"digest", fleet_told_take_digest},
+    {"version", fleet_told_take_version},
+    {"state", fleet_told_take_state},
+    {"ttl_max_ms", fleet_told_take_ttl_max},
+    {"seat", fleet_told_take_seat},
+    {"before", fleet_told_take_before},
+    {"by", fleet_told_take_by},
+    {"node", fleet_told_take_node},
+    {"waits", fleet_told_take_waits},
+    {"differs", fleet_told_take_differs},
+    {"settles_ms", fleet_told_take_settles},
+    {"file_ttl_max_ms", fleet_told_take_file_ttl_max},
+    {"told_version", fleet_told_take_told_version},
+    {"misplaced", fleet_told_take_misplaced},
 };
 
-static bool take_line(struct fleet_told *told, char *line)
+static bool fleet_told_take_line(struct fleet_told *told, char *line)
 {
-    const char *key = next_word(&line);
+    const char *key = fleet_told_next_word(&line);
 
     for (size_t i = 0; i < HF_LENGTH(keys); i++)
         if (strcmp(key, keys[i].key) == 0)
@@ -211,12 +213,12 @@ int fleet_told_read(char *answer, struct fleet_told *ret_told)
     uint64_t form;
 
     if (strncmp(line, FIRST, sizeof(FIRST) - 1) != 0 ||
-        !take_number(line + sizeof(FIRST) - 1, UINT64_MAX, &form))
+        !fleet_told_take_number(line + sizeof(FIRST) - 1, UINT64_MAX, &form))
         return HF_EINVAL;
     if (form != 1)
         return HF_EVERSION;
     while ((line = strsep(&answer, "\n")) && strcmp(line, LAST) != 0)
-        if (!take_line(&told, line))
+        if (!fleet_told_take_line(&told, line))
             return HF_EINVAL;
     if (!line || (told.known && (!*told.name || !told.version || !told.seat_count)))
         return HF_EINVAL;
@@ -228,7 +230,7 @@ int fleet_told_read(char *answer, struct fleet_told *ret_told)
 
 static const struct control_request request = {"fleet", "ask it for its fleet", PATIENCE_S};
 
-static int judge(char *answer, struct fleet_told *ret_told, char *why, size_t why_size)
+static int fleet_told_judge(char *answer, struct fleet_told *ret_told, char *why, size_t why_size)
 {
     int rc = fleet_told_read(answer, ret_told);
 
@@ -245,7 +247,7 @@ int fleet_told_ask(const char *agent, struct place *ret_place, struct fleet_told
     char answer[TOLD_ANSWER_BYTES];
     int code = control_ask(agent, &request, ret_place, answer, sizeof(answer), why, why_size);
 
-    return code == EXIT_OK ? judge(answer, ret_told, why, why_size) : code;
+    return code == EXIT_OK ? fleet_told_judge(answer, ret_told, why, why_size) : code;
 }
 
 int fleet_told_ask_at(const struct place *place, struct fleet_told *ret_told, char *why,
@@ -254,7 +256,7 @@ int fleet_told_ask_at(const struct place *place, struct fleet_told *ret_told, ch
     char answer[TOLD_ANSWER_BYTES];
     int code = control_ask_at(place, &request, answer, sizeof(answer), why, why_size);
 
-    return code == EXIT_OK ? judge(answer, ret_told, why, why_size) : code;
+    return code == EXIT_OK ? fleet_told_judge(answer, ret_told, why, why_size) : code;
 }
 
 /* --- questions ----------------------------------------------------------------------------------- */

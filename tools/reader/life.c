@@ -16,7 +16,7 @@
 /* An agent records its start within this time of its process's start. */
 #define STARTS_WITHIN_NS (60 * HF_NS_PER_SEC)
 
-static int64_t beat_of(const struct hf_table *table, int thread)
+static int64_t life_beat_of(const struct hf_table *table, int thread)
 {
     const struct hf_table_header *header = table->header;
     const _Atomic int64_t *const beats[LIFE_THREADS] = {
@@ -28,19 +28,19 @@ static int64_t beat_of(const struct hf_table *table, int thread)
     return atomic_load_explicit(beats[thread], memory_order_acquire);
 }
 
-static int64_t last_beat(const struct hf_table *table)
+static int64_t life_last_beat(const struct hf_table *table)
 {
     int64_t last = 0;
 
     for (int i = 0; i < LIFE_THREADS; i++)
-        last = beat_of(table, i) > last ? beat_of(table, i) : last;
+        last = life_beat_of(table, i) > last ? life_beat_of(table, i) : last;
     return last;
 }
 
 /* The state of the pid in /proc; `ret_doubt`: whether another process of this PID namespace may
  * have that pid. */
-static enum life_process look_at_process(pid_t pid, int64_t started_ns, int64_t last_beat_ns,
-                                         bool *ret_doubt)
+static enum life_process life_look_at_process(pid_t pid, int64_t started_ns, int64_t last_beat_ns,
+                                              bool *ret_doubt)
 {
     struct process process;
 
@@ -54,16 +54,16 @@ static enum life_process look_at_process(pid_t pid, int64_t started_ns, int64_t 
 }
 
 /* Continued signs of life prove a living agent, whatever /proc shows for its pid here. */
-static bool still_beats(const struct hf_table *table)
+static bool life_still_beats(const struct hf_table *table)
 {
     const struct timespec pause = {.tv_nsec = LOOK_AGAIN_MS * HF_NS_PER_MS};
-    int64_t before = last_beat(table);
+    int64_t before = life_last_beat(table);
 
     nanosleep(&pause, NULL);
-    return last_beat(table) != before;
+    return life_last_beat(table) != before;
 }
 
-static int64_t age_ms(int64_t now_ns, int64_t at_ns)
+static int64_t life_age_ms(int64_t now_ns, int64_t at_ns)
 {
     if (at_ns <= 0)
         return -1;
@@ -90,19 +90,19 @@ void life_judge(const struct hf_table *table, struct life *ret_life)
         .last_ms = -1,
     };
     int64_t started = atomic_load_explicit(&header->started_ns, memory_order_acquire);
-    int64_t last = last_beat(table), now = reader_now().ns;
+    int64_t last = life_last_beat(table), now = reader_now().ns;
     enum hf_table_state state;
     bool doubt;
 
-    life.process = look_at_process(life.pid, started, last, &doubt);
+    life.process = life_look_at_process(life.pid, started, last, &doubt);
     if ((doubt || life.process == LIFE_PROCESS_STOPPED) && last > 0 &&
-        age_ms(now, last) <= LIFE_SILENCE_MS && still_beats(table))
+        life_age_ms(now, last) <= LIFE_SILENCE_MS && life_still_beats(table))
         life.process = doubt ? LIFE_PROCESS_UNSEEN : LIFE_PROCESS_RUNS;
     now = reader_now().ns;
     for (int i = 0; i < LIFE_THREADS; i++)
-        life.age_ms[i] = age_ms(now, beat_of(table, i));
-    life.last_ms = age_ms(now, last_beat(table));
-    life.up_ms = age_ms(now, started);
+        life.age_ms[i] = life_age_ms(now, life_beat_of(table, i));
+    life.last_ms = life_age_ms(now, life_last_beat(table));
+    life.up_ms = life_age_ms(now, started);
     state = (enum hf_table_state)atomic_load_explicit(&header->state, memory_order_acquire);
     life.verdict = life_verdict_of(&life, state);
     *ret_life = life;
@@ -131,7 +131,7 @@ const char *life_process_name(enum life_process process)
 }
 
 /* The thread that is silent for longest. */
-static int oldest(const struct life *life)
+static int life_oldest(const struct life *life)
 {
     int thread = 0;
 
@@ -148,7 +148,7 @@ bool life_is_present(const struct life *life)
 
 const char *life_when(char *out, size_t size, const struct life *life)
 {
-    int64_t age = life->age_ms[oldest(life)];
+    int64_t age = life->age_ms[life_oldest(life)];
     char span[TEXT_SPAN_SIZE];
 
     snprintf(out, size, "%s%s", age < 0 ? "never" : text_span(span, sizeof(span), age),
@@ -159,7 +159,7 @@ const char *life_when(char *out, size_t size, const struct life *life)
 const char *life_sentence(char *out, size_t size, const char *agent, const struct life *life)
 {
     char span[TEXT_SPAN_SIZE] = "never";
-    int thread = oldest(life);
+    int thread = life_oldest(life);
 
     if (life->last_ms >= 0)
         text_span(span, sizeof(span), life->last_ms);

@@ -26,8 +26,8 @@ int places_make(struct place *ret_place, const char *base, bool system, uid_t ow
     return HF_OK;
 }
 
-static int make(struct place *place, const struct hf_base *base, const char *agent, char *why,
-                size_t why_size)
+static int places_make_one(struct place *place, const struct hf_base *base, const char *agent,
+                           char *why, size_t why_size)
 {
     char shown[TEXT_NAME_SIZE];
     int status = places_make(place, base->dir, base->system, base->owner, agent);
@@ -41,7 +41,7 @@ static int make(struct place *place, const struct hf_base *base, const char *age
 }
 
 /* BASE/NAME/sock; the socket's owner owns the table: the caller may have another agent of that name. */
-static int make_from_path(struct place *place, const char *path, char *why, size_t why_size)
+static int places_make_from_path(struct place *place, const char *path, char *why, size_t why_size)
 {
     struct hf_base base = {.system = hf_path_is_system(path)};
     char *end, *name;
@@ -61,7 +61,7 @@ static int make_from_path(struct place *place, const char *path, char *why, size
         return HF_EINVAL;
     }
     *name = '\0';
-    return make(place, &base, name + 1, why, why_size);
+    return places_make_one(place, &base, name + 1, why, why_size);
 }
 
 int places_find(const char *agent, struct place ret_places[PLACES_MAX], char *why, size_t why_size)
@@ -71,14 +71,14 @@ int places_find(const char *agent, struct place ret_places[PLACES_MAX], char *wh
 
     agent = hf_agent_or_default(agent);
     if (strchr(agent, '/')) {
-        status = make_from_path(&ret_places[0], agent, why, why_size);
+        status = places_make_from_path(&ret_places[0], agent, why, why_size);
         return status < 0 ? status : 1;
     }
     count = hf_bases_of(agent, bases);
     if (count < 0)
         snprintf(why, why_size, "use a shorter runtime directory: its path is too long");
     for (int i = 0; i < count; i++) {
-        status = make(&ret_places[i], &bases[i], agent, why, why_size);
+        status = places_make_one(&ret_places[i], &bases[i], agent, why, why_size);
         if (status < 0)
             return status;
     }

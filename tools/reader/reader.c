@@ -22,7 +22,7 @@
 /* --- opening ------------------------------------------------------------------------------------- */
 
 /* A kernel without time namespaces has one time, inode 0 in the table. */
-static bool same_time_namespace(const struct hf_table *table)
+static bool reader_same_time_namespace(const struct hf_table *table)
 {
     uint64_t agents = table->header->timens_inode;
     struct stat st;
@@ -34,7 +34,7 @@ typedef int open_fn(const char *shm_name, uid_t owner, struct hf_table *ret_tabl
                     size_t why_size);
 
 /* Paths may differ and lead to one directory, as in a container: then there is a socket. */
-static bool is_elsewhere(const struct reader *reader)
+static bool reader_is_elsewhere(const struct reader *reader)
 {
     char socket[sizeof(reader->place.dir) + 8];
     struct hf_table_living living;
@@ -47,12 +47,12 @@ static bool is_elsewhere(const struct reader *reader)
 }
 
 /* A mapped table, which is this reader's from now on. */
-static int begin_with(struct hf_table *table, const struct place *place, struct reader *ret_reader,
-                      char *why, size_t why_size)
+static int reader_begin_with(struct hf_table *table, const struct place *place,
+                             struct reader *ret_reader, char *why, size_t why_size)
 {
     struct reader reader = {.place = *place, .table = *table};
 
-    if (!same_time_namespace(&reader.table)) {
+    if (!reader_same_time_namespace(&reader.table)) {
         hf_table_close(&reader.table);
         snprintf(why, why_size,
                  "the agent %s counts its time in another time namespace: look from there",
@@ -62,7 +62,7 @@ static int begin_with(struct hf_table *table, const struct place *place, struct 
     memcpy(reader.version, reader.table.header->version, sizeof(reader.version) - 1);
     memcpy(reader.host, reader.table.header->host, sizeof(reader.host) - 1);
     memcpy(reader.dir, reader.table.header->dir, sizeof(reader.dir) - 1);
-    reader.elsewhere = is_elsewhere(&reader);
+    reader.elsewhere = reader_is_elsewhere(&reader);
     *ret_reader = reader;
     return HF_OK;
 }
@@ -82,7 +82,7 @@ const char *reader_elsewhere(char *out, size_t size, const struct reader *reader
 }
 
 /* (!) What a caller may not reach, or what has no place in its queue, is there. */
-static bool is_absent(const char *dir)
+static bool reader_is_absent(const char *dir)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int length = snprintf(address.sun_path, sizeof(address.sun_path), "%s/sock", dir), fd;
@@ -101,7 +101,7 @@ static bool is_absent(const char *dir)
 }
 
 /* An agent is seen to live shortly before it listens. */
-static bool is_young(const struct hf_table *table)
+static bool reader_is_young(const struct hf_table *table)
 {
     int64_t started = atomic_load_explicit(&table->header->started_ns, memory_order_acquire);
 
@@ -114,7 +114,8 @@ bool reader_is_shut(const struct reader *reader, char *out, size_t size)
     char dir[TEXT_NAME_SIZE];
 
     out[0] = '\0';
-    if (reader->elsewhere || is_young(&reader->table) || !is_absent(reader->place.dir) ||
+    if (reader->elsewhere || reader_is_young(&reader->table) ||
+        !reader_is_absent(reader->place.dir) ||
         !hf_table_find_living(reader->place.shm_name, reader->place.owner, &living))
         return false;
     snprintf(out, size,
@@ -124,39 +125,39 @@ bool reader_is_shut(const struct reader *reader, char *out, size_t size)
     return true;
 }
 
-static int open_at(open_fn *open, const struct place *place, struct reader *ret_reader, char *why,
-                   size_t why_size)
+static int reader_open_path(open_fn *open, const struct place *place, struct reader *ret_reader,
+                            char *why, size_t why_size)
 {
     struct hf_table table;
     int status = open(place->shm_name, place->owner, &table, why, why_size);
 
-    return status < 0 ? status : begin_with(&table, place, ret_reader, why, why_size);
+    return status < 0 ? status : reader_begin_with(&table, place, ret_reader, why, why_size);
 }
 
 /* In a container /dev/shm is another one, and the socket is there. */
-static int open_by_socket(const char *agent, const struct place *place, struct reader *ret_reader,
-                          char *why, size_t why_size)
+static int reader_open_by_socket(const char *agent, const struct place *place,
+                                 struct reader *ret_reader, char *why, size_t why_size)
 {
     struct hf_table table;
     int fd, status = hfc_table_descriptor(agent, &fd, why, why_size);
 
     if (status == HF_OK)
         status = hf_table_open_fd(fd, &table, why, why_size);
-    return status < 0 ? status : begin_with(&table, place, ret_reader, why, why_size);
+    return status < 0 ? status : reader_begin_with(&table, place, ret_reader, why, why_size);
 }
 
 int reader_open_at(const struct place *place, struct reader *ret_reader, char *why, size_t why_size)
 {
-    return open_at(hf_table_open_waiting, place, ret_reader, why, why_size);
+    return reader_open_path(hf_table_open_waiting, place, ret_reader, why, why_size);
 }
 
 int reader_look_at(const struct place *place, struct reader *ret_reader, char *why, size_t why_size)
 {
-    return open_at(hf_table_open, place, ret_reader, why, why_size);
+    return reader_open_path(hf_table_open, place, ret_reader, why, why_size);
 }
 
 /* Each place has its own reason, and all are the same. */
-static void say_none(const struct place places[], int count, char *why, size_t why_size)
+static void reader_say_none(const struct place places[], int count, char *why, size_t why_size)
 {
     bool two = count > 1 && strcmp(places[0].shm_name, places[1].shm_name) != 0;
 
@@ -178,9 +179,9 @@ int reader_open(const char *agent, struct reader *ret_reader, char *why, size_t 
     for (int i = 0; i < count && status == HF_ENOAGENT; i++)
         status = reader_open_at(&places[i], ret_reader, why, why_size);
     if (status == HF_ENOAGENT)
-        status = open_by_socket(agent, &places[0], ret_reader, why, why_size);
+        status = reader_open_by_socket(agent, &places[0], ret_reader, why, why_size);
     if (status == HF_ENOAGENT)
-        say_none(places, count, why, why_size);
+        reader_say_none(places, count, why, why_size);
     return status;
 }
 
@@ -259,14 +260,14 @@ unsigned reader_slots_held(const struct hf_table *table, const void *name, size_
     return count;
 }
 
-static bool passes(const struct reader_filter *filter, const struct hf_slot_view *view)
+static bool reader_passes(const struct reader_filter *filter, const struct hf_slot_view *view)
 {
     return view->name_len >= filter->prefix_len &&
            memcmp(view->name, filter->prefix_len ? filter->prefix : "", filter->prefix_len) == 0;
 }
 
 /* Slots from here on were never used. */
-static uint32_t slots_end(const struct hf_table *table)
+static uint32_t reader_slots_end(const struct hf_table *table)
 {
     uint32_t used = atomic_load_explicit(&table->header->slots_used, memory_order_acquire);
     uint32_t slots = hf_table_slots(table);
@@ -274,7 +275,7 @@ static uint32_t slots_end(const struct hf_table *table)
     return used < slots ? used : slots;
 }
 
-static uint32_t state_of(const struct hf_slot *slot)
+static uint32_t reader_state_of(const struct hf_slot *slot)
 {
     return atomic_load_explicit(&slot->lengths, memory_order_acquire) >> HF_SLOT_STATE_SHIFT & 31;
 }
@@ -282,7 +283,7 @@ static uint32_t state_of(const struct hf_slot *slot)
 void reader_count(const struct hf_table *table, struct reader_counts *ret)
 {
     struct reader_counts counts = {0};
-    uint32_t end = slots_end(table);
+    uint32_t end = reader_slots_end(table);
 
     for (uint32_t i = 0; i < end; i++) {
         const struct hf_slot *slot = &table->slots[i];
@@ -291,7 +292,7 @@ void reader_count(const struct hf_table *table, struct reader_counts *ret)
 
         if (!hf_check_holds(word, (uint32_t)(word >> HF_CHECK_GEN_SHIFT), reader_now()))
             continue;
-        state = state_of(slot);
+        state = reader_state_of(slot);
         counts.leases++;
         counts.late += state == HF_SLOT_LATE;
         counts.losing += state == HF_SLOT_LOSING;
@@ -302,18 +303,18 @@ void reader_count(const struct hf_table *table, struct reader_counts *ret)
 uint32_t reader_walk(const struct hf_table *table, const struct reader_filter *filter,
                      reader_fn *fn, void *arg)
 {
-    uint32_t end = slots_end(table), unreadable = 0, found = 0;
+    uint32_t end = reader_slots_end(table), unreadable = 0, found = 0;
 
     for (uint32_t slot = 0; slot < end && (!filter->most || found < filter->most); slot++) {
         struct hf_slot_view view;
         bool in_force;
 
-        if (filter->states && !(filter->states & 1u << state_of(&table->slots[slot])))
+        if (filter->states && !(filter->states & 1u << reader_state_of(&table->slots[slot])))
             continue;
         switch (hf_slot_read(table, slot, &view)) {
         case HF_OK:
             in_force = reader_in_force(table, &view);
-            if ((in_force || filter->all) && passes(filter, &view) &&
+            if ((in_force || filter->all) && reader_passes(filter, &view) &&
                 (!filter->states || filter->states & 1u << view.state)) {
                 fn(&view, in_force, arg);
                 found++;
@@ -347,7 +348,7 @@ bool reader_node_votes(const struct hf_node_row *row)
 }
 
 /* A node before it votes for the same server. */
-static bool is_told_already(const struct hf_node_row rows[], uint32_t node)
+static bool reader_is_told_already(const struct hf_node_row rows[], uint32_t node)
 {
     for (uint32_t i = 0; i < node; i++)
         if (reader_node_votes(&rows[i]) && *rows[i].run_id &&
@@ -361,6 +362,6 @@ uint32_t reader_nodes_voting(const struct hf_node_row rows[], uint32_t count)
     uint32_t voting = 0;
 
     for (uint32_t i = 0; i < count; i++)
-        voting += reader_node_votes(&rows[i]) && !is_told_already(rows, i);
+        voting += reader_node_votes(&rows[i]) && !reader_is_told_already(rows, i);
     return voting;
 }

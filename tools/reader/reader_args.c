@@ -90,26 +90,26 @@ static const struct {
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
-static bool accepted(size_t row, const char *letters)
+static bool reader_args_accepted(size_t row, const char *letters)
 {
     if (rows[row].option.val == OPT_AGENT)
         return !strchr(letters, '!');
     return rows[row].letter == 0 || strchr(letters, rows[row].letter);
 }
 
-static void show_help(const char *letters, const char *usage, const char *about)
+static void reader_args_show_help(const char *letters, const char *usage, const char *about)
 {
     printf("Usage: holdfast %s\n\n%s\n\n", usage, about);
     for (size_t i = 0; i < ROWS; i++)
-        if (accepted(i, letters))
+        if (reader_args_accepted(i, letters))
             puts(rows[i].shown);
 }
 
 /* Short forms of the rows that the help shows with one. */
-static void make_tables(const char *letters, struct option *options, char *shorts)
+static void reader_args_make_tables(const char *letters, struct option *options, char *shorts)
 {
     for (size_t i = 0; i < ROWS; i++) {
-        if (!accepted(i, letters))
+        if (!reader_args_accepted(i, letters))
             continue;
         *options++ = rows[i].option;
         if (rows[i].shown[2] != '-')
@@ -122,7 +122,8 @@ static void make_tables(const char *letters, struct option *options, char *short
     *shorts = '\0';
 }
 
-static int number_from_1(const char *program, const char *what, uint64_t most, uint64_t *ret_number)
+static int reader_args_number_from_1(const char *program, const char *what, uint64_t most,
+                                     uint64_t *ret_number)
 {
     if (args_number(optarg, 1, most, ret_number) == HF_OK)
         return READER_ARGS_GO_ON;
@@ -130,7 +131,7 @@ static int number_from_1(const char *program, const char *what, uint64_t most, u
     return EXIT_USAGE;
 }
 
-static int duration(const char *program, int64_t *ret_ms)
+static int reader_args_duration(const char *program, int64_t *ret_ms)
 {
     if (args_duration_ms(optarg, ret_ms) == HF_OK)
         return READER_ARGS_GO_ON;
@@ -138,7 +139,7 @@ static int duration(const char *program, int64_t *ret_ms)
     return EXIT_USAGE;
 }
 
-static int since(const char *program, int64_t *ret_wall_ms)
+static int reader_args_since(const char *program, int64_t *ret_wall_ms)
 {
     enum since_verdict verdict = since_read(optarg, wall_now_ms(), ret_wall_ms);
     char shown[TEXT_NAME_SIZE];
@@ -152,7 +153,7 @@ static int since(const char *program, int64_t *ret_wall_ms)
 }
 
 /* READER_ARGS_GO_ON, or EXIT_USAGE after a message. */
-static int parse_option(const char *program, int option, struct reader_args *args)
+static int reader_args_parse_option(const char *program, int option, struct reader_args *args)
 {
     uint64_t count = 0;
     int code = READER_ARGS_GO_ON;
@@ -177,7 +178,7 @@ static int parse_option(const char *program, int option, struct reader_args *arg
         args->force = true;
         break;
     case 'F':
-        code = number_from_1(program, "fence", UINT64_MAX, &args->fence);
+        code = reader_args_number_from_1(program, "fence", UINT64_MAX, &args->fence);
         break;
     case 'I':
         args->id = optarg;
@@ -189,13 +190,13 @@ static int parse_option(const char *program, int option, struct reader_args *arg
         args->all_hosts = true;
         break;
     case 'w':
-        code = duration(program, &args->wait_ms);
+        code = reader_args_duration(program, &args->wait_ms);
         break;
     case 'W':
         args->until_none = true;
         break;
     case 'T':
-        code = duration(program, &args->timeout_ms);
+        code = reader_args_duration(program, &args->timeout_ms);
         break;
     case 'S':
         args->stop_jobs = true;
@@ -207,7 +208,7 @@ static int parse_option(const char *program, int option, struct reader_args *arg
         args->no_wait = true;
         break;
     case 'n':
-        code = number_from_1(program, "count", UINT32_MAX, &count);
+        code = reader_args_number_from_1(program, "count", UINT32_MAX, &count);
         args->count = (uint32_t)count;
         break;
     case 'O':
@@ -217,10 +218,10 @@ static int parse_option(const char *program, int option, struct reader_args *arg
         args->once = true;
         break;
     case 'd':
-        code = duration(program, &args->delay_ms);
+        code = reader_args_duration(program, &args->delay_ms);
         break;
     case 'B':
-        code = since(program, &args->since_wall_ms);
+        code = reader_args_since(program, &args->since_wall_ms);
         break;
     case 'N':
         args->node = optarg;
@@ -250,16 +251,16 @@ int reader_args_parse(int argc, char **argv, const char *letters, const char *us
     int option, code = READER_ARGS_GO_ON;
 
     cut_guard();
-    make_tables(letters, options, shorts);
+    reader_args_make_tables(letters, options, shorts);
     snprintf(program, sizeof(program), "holdfast %s", name);
     argv[0] = program; /* getopt's messages begin with it */
     while (code == READER_ARGS_GO_ON &&
            (option = getopt_long(argc, argv, shorts, options, NULL)) != -1) {
         if (option == OPT_HELP) {
-            show_help(letters, usage, about);
+            reader_args_show_help(letters, usage, about);
             code = EXIT_OK;
         } else {
-            code = parse_option(program, option, &args);
+            code = reader_args_parse_option(program, option, &args);
         }
     }
     argv[0] = name;

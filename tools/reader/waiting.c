@@ -7,7 +7,7 @@
 #include "shm/status.h"
 #include "tools/common/exit_code.h"
 
-static int by_name(const struct hf_waiter_row *x, const struct hf_waiter_row *y)
+static int waiting_by_name(const struct hf_waiter_row *x, const struct hf_waiter_row *y)
 {
     size_t len = x->name_len < y->name_len ? x->name_len : y->name_len;
     int order = memcmp(x->name, y->name, len);
@@ -15,11 +15,11 @@ static int by_name(const struct hf_waiter_row *x, const struct hf_waiter_row *y)
     return order ? order : x->name_len - y->name_len;
 }
 
-static int by_name_and_place(const void *a, const void *b)
+static int waiting_by_name_and_place(const void *a, const void *b)
 {
     const struct hf_waiter_row *x = &((const struct waiting_one *)a)->row,
                                *y = &((const struct waiting_one *)b)->row;
-    int order = by_name(x, y);
+    int order = waiting_by_name(x, y);
 
     if (order)
         return order;
@@ -28,7 +28,8 @@ static int by_name_and_place(const void *a, const void *b)
     return x->number < y->number ? -1 : x->number > y->number;
 }
 
-static bool passes(const struct hf_waiter_row *row, const void *prefix, size_t len, bool whole)
+static bool waiting_passes(const struct hf_waiter_row *row, const void *prefix, size_t len,
+                           bool whole)
 {
     return (whole ? row->name_len == len : row->name_len >= len) &&
            memcmp(row->name, len ? prefix : "", len) == 0;
@@ -51,15 +52,17 @@ void waiting_read(const struct hf_table *table, const struct life *life, const v
     for (uint32_t i = 0; waiting.known && i < rows; i++) {
         struct hf_waiter_row *row = &waiting.items[waiting.count].row;
 
-        if (hf_waiter_read(table, i, row) == HF_OK && passes(row, prefix, prefix_len, whole))
+        if (hf_waiter_read(table, i, row) == HF_OK &&
+            waiting_passes(row, prefix, prefix_len, whole))
             waiting.count++;
     }
     if (waiting.count)
-        qsort(waiting.items, waiting.count, sizeof(*waiting.items), by_name_and_place);
+        qsort(waiting.items, waiting.count, sizeof(*waiting.items), waiting_by_name_and_place);
     for (size_t i = 0; i < waiting.count; i++)
-        waiting.items[i].place = i && by_name(&waiting.items[i].row, &waiting.items[i - 1].row) == 0
-                                     ? waiting.items[i - 1].place + 1
-                                     : 1;
+        waiting.items[i].place =
+            i && waiting_by_name(&waiting.items[i].row, &waiting.items[i - 1].row) == 0
+                ? waiting.items[i - 1].place + 1
+                : 1;
     *ret_waiting = waiting;
 }
 

@@ -25,7 +25,7 @@
     300 /* before an agent that is full is asked again: as much more at random, for those that come all at once */
 
 /* "a, b, c", each escaped; cut where there is no room. */
-static void show_names(struct acquire *acquire)
+static void acquire_show_names(struct acquire *acquire)
 {
     size_t used = 0;
 
@@ -43,14 +43,14 @@ void acquire_init(struct acquire *acquire, const struct run_options *wanted,
 {
     *acquire =
         (struct acquire){.wanted = wanted, .signals = signals, .began_ns = timeline_now_ns()};
-    show_names(acquire);
+    acquire_show_names(acquire);
 }
 
 /* --- messages ------------------------------------------------------------------ */
 
 /* `index`: the lock that is not free; `shared_by`: how many share it, 0 unless they are in the way. */
-static void say_conflict(const struct acquire *acquire, unsigned index, uint32_t shared_by,
-                         const struct hf_holder *holder, const char *more)
+static void acquire_say_conflict(const struct acquire *acquire, unsigned index, uint32_t shared_by,
+                                 const struct hf_holder *holder, const char *more)
 {
     const struct run_options *wanted = acquire->wanted;
     char line[CONFLICT_SIZE], name[RUN_OPTIONS_NAME_SIZE], all[64] = "", shared[64] = "";
@@ -69,7 +69,8 @@ static void say_conflict(const struct acquire *acquire, unsigned index, uint32_t
 }
 
 /* Where the lock has slots there are others than the one that the job has; who wants it exclusive needs all. */
-static bool is_around(const struct acquire *acquire, unsigned index, const struct hf_holder *holder)
+static bool acquire_is_around(const struct acquire *acquire, unsigned index,
+                              const struct hf_holder *holder)
 {
     char name[RUN_OPTIONS_NAME_SIZE];
     enum run_mode mode = acquire->wanted->mode;
@@ -85,7 +86,7 @@ static bool is_around(const struct acquire *acquire, unsigned index, const struc
     "inner holdfast, or give it another name"
 
 /* Says what is waited for: once per change, and each new holder only with --verbose. */
-static void on_progress(const struct hf_progress *progress, void *arg)
+static void acquire_on_progress(const struct hf_progress *progress, void *arg)
 {
     struct acquire *acquire = arg;
     char more[64] = "; waiting";
@@ -95,10 +96,10 @@ static void on_progress(const struct hf_progress *progress, void *arg)
     if (acquire->wanted->wait_ms == 0 || acquire->around)
         return;
     if (progress->reason == HF_EBUSY &&
-        is_around(acquire, (unsigned)progress->index, &progress->holder)) {
+        acquire_is_around(acquire, (unsigned)progress->index, &progress->holder)) {
         acquire->around = true;
-        say_conflict(acquire, (unsigned)progress->index, progress->holders, &progress->holder,
-                     AROUND_TEXT);
+        acquire_say_conflict(acquire, (unsigned)progress->index, progress->holders,
+                             &progress->holder, AROUND_TEXT);
         return;
     }
     if (acquire->by && acquire->by->progress) {
@@ -116,8 +117,8 @@ static void on_progress(const struct hf_progress *progress, void *arg)
     if (progress->reason == HF_EBUSY && progress->place > 1)
         snprintf(more, sizeof(more), "; waiting, place %" PRIu32 " on this host", progress->place);
     if (progress->reason == HF_EBUSY)
-        say_conflict(acquire, (unsigned)progress->index, progress->holders, &progress->holder,
-                     more);
+        acquire_say_conflict(acquire, (unsigned)progress->index, progress->holders,
+                             &progress->holder, more);
     else if (progress->text[0])
         say("%s: waiting: %s", acquire->shown, progress->text);
     else
@@ -141,10 +142,10 @@ int acquire_refused(const struct acquire *acquire, int status)
         unsigned none = acquire->wanted->mode ? HF_EXCLUSIVE_NAME : 0;
         unsigned which = index < 0 ? none : (unsigned)index;
 
-        say_conflict(acquire, which, (uint32_t)hf_conflict_count(), known ? &holder : NULL,
-                     known && is_around(acquire, which, &holder) ? AROUND_TEXT
-                     : acquire->wanted->wait_ms > 0              ? "; the wait is over"
-                                                                 : "");
+        acquire_say_conflict(acquire, which, (uint32_t)hf_conflict_count(), known ? &holder : NULL,
+                             known && acquire_is_around(acquire, which, &holder) ? AROUND_TEXT
+                             : acquire->wanted->wait_ms > 0 ? "; the wait is over"
+                                                            : "");
         return acquire->wanted->busy_code;
     }
     if (hf_conflict_index() >= 0) { /* the message begins with that name */
@@ -175,7 +176,7 @@ int acquire_signal(const struct acquire *acquire)
 }
 
 /* The rest of the wait: -1 for ever; at least 1 for a wait, since 0 is a try. */
-static int64_t wait_left_ms(const struct acquire *acquire)
+static int64_t acquire_wait_left_ms(const struct acquire *acquire)
 {
     int64_t left_ms = acquire->wanted->wait_ms;
 
@@ -188,7 +189,7 @@ static int64_t wait_left_ms(const struct acquire *acquire)
 
 /* --- the agent -------------------------------------------------------------------------------- */
 
-static void look_for_whom(struct acquire *acquire, const struct pollfd *fd)
+static void acquire_look_for_whom(struct acquire *acquire, const struct pollfd *fd)
 {
     if (acquire->by && fd->revents && acquire->by->gone(acquire->by->arg))
         acquire->given_up = true;
@@ -196,7 +197,7 @@ static void look_for_whom(struct acquire *acquire, const struct pollfd *fd)
 
 /* Sleeps until the client has news, for `most_ms` at most (-1: no limit). Returns a signal that ends
  * this process, or 0. */
-static int poll_client(struct acquire *acquire, hf_client *client, int most_ms)
+static int acquire_poll_client(struct acquire *acquire, hf_client *client, int most_ms)
 {
     struct pollfd fds[] = {
         {.fd = acquire->signals->fd, .events = POLLIN},
@@ -206,7 +207,7 @@ static int poll_client(struct acquire *acquire, hf_client *client, int most_ms)
     int signal;
 
     if (poll(fds, 3, most_ms) > 0)
-        look_for_whom(acquire, &fds[2]);
+        acquire_look_for_whom(acquire, &fds[2]);
     if (client)
         hf_dispatch(client);
     while ((signal = acquire_signal(acquire)) == SIGTSTP)
@@ -215,7 +216,7 @@ static int poll_client(struct acquire *acquire, hf_client *client, int most_ms)
 }
 
 /* HF_OK with a client, or a negative code; `ret_signal` gets a signal that ends this process. */
-static int connect_once(struct acquire *acquire, hf_client **ret_client, int *ret_signal)
+static int acquire_connect_once(struct acquire *acquire, hf_client **ret_client, int *ret_signal)
 {
     hf_client *client = NULL;
     int status = hf_connect_start(acquire->wanted->agent, &client);
@@ -229,7 +230,7 @@ static int connect_once(struct acquire *acquire, hf_client **ret_client, int *re
     }
     while ((status = hf_connect_result(client)) == HF_EPENDING && !*ret_signal &&
            !acquire->given_up)
-        *ret_signal = poll_client(acquire, client, -1);
+        *ret_signal = acquire_poll_client(acquire, client, -1);
     if (status == HF_OK && !*ret_signal)
         *ret_client = client;
     else
@@ -237,30 +238,31 @@ static int connect_once(struct acquire *acquire, hf_client **ret_client, int *re
     return acquire->given_up && status == HF_EPENDING ? HF_ECANCELED : status;
 }
 
-static bool is_full(int status)
+static bool acquire_is_full(int status)
 {
     return status == HF_EFULL || status == HF_ELIMIT;
 }
 
 /* Whether the wait goes on after such a refusal: other clients end, and agents come back. */
-static bool waits_on(const struct acquire *acquire, int status)
+static bool acquire_waits_on(const struct acquire *acquire, int status)
 {
-    int64_t left_ms = wait_left_ms(acquire);
+    int64_t left_ms = acquire_wait_left_ms(acquire);
 
-    if (is_full(status))
+    if (acquire_is_full(status))
         return left_ms < 0 || left_ms > 1;
     return (status == HF_ENOAGENT || status == HF_EGOING) && left_ms > 1;
 }
 
 /* Sleeps a moment after such a refusal. Returns a signal that ends this process, or 0. */
-static int wait_on(struct acquire *acquire, int status)
+static int acquire_wait_on(struct acquire *acquire, int status)
 {
-    int pause_ms = is_full(status) ? ROOM_MS + (int)((unsigned)getpid() % ROOM_MS) : AGAIN_MS;
+    int pause_ms =
+        acquire_is_full(status) ? ROOM_MS + (int)((unsigned)getpid() % ROOM_MS) : AGAIN_MS;
 
     if (acquire->said_reason != status)
         say("%s: waiting: %s", acquire->shown, hf_last_message());
     acquire->said_reason = status;
-    return poll_client(acquire, NULL, pause_ms);
+    return acquire_poll_client(acquire, NULL, pause_ms);
 }
 
 int acquire_connect(struct acquire *acquire, hf_client **ret_client, int *ret_signal)
@@ -268,10 +270,10 @@ int acquire_connect(struct acquire *acquire, hf_client **ret_client, int *ret_si
     int status;
 
     for (;;) {
-        status = connect_once(acquire, ret_client, ret_signal);
-        if (*ret_signal || !waits_on(acquire, status))
+        status = acquire_connect_once(acquire, ret_client, ret_signal);
+        if (*ret_signal || !acquire_waits_on(acquire, status))
             return status;
-        *ret_signal = wait_on(acquire, status);
+        *ret_signal = acquire_wait_on(acquire, status);
         if (*ret_signal)
             return status;
         if (acquire->given_up)
@@ -286,7 +288,7 @@ bool acquire_sleep(const struct acquire *acquire, hf_client *client)
         {.fd = hf_fd(client), .events = POLLIN},
     };
 
-    if (acquire->wanted->wait_ms <= 0 || wait_left_ms(acquire) <= 1)
+    if (acquire->wanted->wait_ms <= 0 || acquire_wait_left_ms(acquire) <= 1)
         return false;
     (void)poll(fds, 2, AGAIN_MS);
     hf_dispatch(client);
@@ -302,11 +304,11 @@ int acquire_begin(struct acquire *acquire, hf_client *client, hf_op **ret_op)
         .size = sizeof(wanted),
         .ttl_ms = (uint32_t)acquire->wanted->ttl_ms,
         .max_hold_ms = (uint32_t)acquire->wanted->max_hold_ms,
-        .wait_ms = wait_left_ms(acquire),
+        .wait_ms = acquire_wait_left_ms(acquire),
         .flags = acquire->by ? 0 : HF_ACQUIRE_RUN | HF_ACQUIRE_GUARDED,
         .heartbeat_ms = (uint32_t)acquire->wanted->heartbeat_ms,
         .note = acquire->wanted->note,
-        .progress = on_progress,
+        .progress = acquire_on_progress,
         .arg = acquire,
     };
 
@@ -326,7 +328,7 @@ int acquire_begin(struct acquire *acquire, hf_client *client, hf_op **ret_op)
                : hf_acquire_start(client, &wanted, ret_op);
 }
 
-static void show_line(struct acquire *acquire, int64_t *most_ms)
+static void acquire_show_line(struct acquire *acquire, int64_t *most_ms)
 {
     char name[RUN_OPTIONS_NAME_SIZE];
 
@@ -341,7 +343,7 @@ static void show_line(struct acquire *acquire, int64_t *most_ms)
 
 /* Sleeps until something happens. Returns false when the wait is over here, whatever the agent
  * does. */
-static bool wait_for_news(struct acquire *acquire, hf_client *client)
+static bool acquire_wait_for_news(struct acquire *acquire, hf_client *client)
 {
     struct pollfd fds[] = {
         {.fd = acquire->signals->fd, .events = POLLIN},
@@ -356,17 +358,17 @@ static bool wait_for_news(struct acquire *acquire, hf_client *client)
         if (left_ms <= 0)
             return false;
     }
-    show_line(acquire, &left_ms);
+    acquire_show_line(acquire, &left_ms);
     if (poll(fds, 3, left_ms > INT32_MAX ? INT32_MAX : (int)left_ms) <= 0)
         return true;
-    look_for_whom(acquire, &fds[2]);
+    acquire_look_for_whom(acquire, &fds[2]);
     if (fds[1].revents)
         hf_dispatch(client);
     return true;
 }
 
 /* A cancelled op may leave more to be given back than the agent takes at once. */
-static void send_rest(hf_client *client)
+static void acquire_send_rest(hf_client *client)
 {
     struct pollfd fd = {.fd = hf_fd(client), .events = POLLIN};
 
@@ -376,7 +378,7 @@ static void send_rest(hf_client *client)
 
 /* Stopped from the terminal. A set, or what stands at a gate, releases its leases meanwhile, since others wait
  * for them. */
-static int stop_in_wait(struct acquire *acquire, hf_client *client, hf_op **op)
+static int acquire_stop_in_wait(struct acquire *acquire, hf_client *client, hf_op **op)
 {
     say_rewrite("%s", "");
     if (acquire->wanted->count == 1 && !acquire->wanted->mode) {
@@ -384,14 +386,14 @@ static int stop_in_wait(struct acquire *acquire, hf_client *client, hf_op **op)
         return HF_OK;
     }
     hf_op_cancel(*op);
-    send_rest(client);
+    acquire_send_rest(client);
     kill(getpid(), SIGSTOP);
     return acquire_begin(acquire, client, op);
 }
 
 /* HF_OK: granted. HF_ECANCELED: it ends here, with `ret_code`. Else refused. */
-static int await(struct acquire *acquire, hf_client *client, hf_op *op, hf_lease **ret_leases,
-                 int *ret_code)
+static int acquire_wait(struct acquire *acquire, hf_client *client, hf_op *op,
+                        hf_lease **ret_leases, int *ret_code)
 {
     int status = HF_OK;
 
@@ -399,7 +401,7 @@ static int await(struct acquire *acquire, hf_client *client, hf_op *op, hf_lease
         int signal = acquire_signal(acquire);
 
         if (signal == SIGTSTP) {
-            status = stop_in_wait(acquire, client, &op);
+            status = acquire_stop_in_wait(acquire, client, &op);
             continue;
         }
         if (signal) {
@@ -412,7 +414,7 @@ static int await(struct acquire *acquire, hf_client *client, hf_op *op, hf_lease
             *ret_code = acquire->around ? acquire->wanted->busy_code : acquire_given_up(acquire);
             return HF_ECANCELED;
         }
-        if (!wait_for_news(acquire, client)) {
+        if (!acquire_wait_for_news(acquire, client)) {
             hf_op_cancel(op);
             say("%s: the agent does not answer", acquire->shown);
             *ret_code = EXIT_UNAVAILABLE;
@@ -426,11 +428,12 @@ static int await(struct acquire *acquire, hf_client *client, hf_op *op, hf_lease
 bool acquire_await(struct acquire *acquire, hf_client *client, hf_op *op, hf_lease **ret_leases,
                    int *ret_code)
 {
-    int status = await(acquire, client, op, ret_leases, ret_code);
+    int status = acquire_wait(acquire, client, op, ret_leases, ret_code);
 
     /* A limit of locks may stand for ever, as where one hold needs more than that: only a wait with an end waits for it. */
-    while (is_full(status) && acquire->wanted->wait_ms > 0 && waits_on(acquire, status)) {
-        int signal = wait_on(acquire, status);
+    while (acquire_is_full(status) && acquire->wanted->wait_ms > 0 &&
+           acquire_waits_on(acquire, status)) {
+        int signal = acquire_wait_on(acquire, status);
 
         if (signal)
             *ret_code = EXIT_BY_SIGNAL + signal;
@@ -440,7 +443,7 @@ bool acquire_await(struct acquire *acquire, hf_client *client, hf_op *op, hf_lea
             return false;
         status = acquire_begin(acquire, client, &op);
         if (status == HF_OK)
-            status = await(acquire, client, op, ret_leases, ret_code);
+            status = acquire_wait(acquire, client, op, ret_leases, ret_code);
     }
     say_rewrite("%s", "");
     if (status < 0 && status != HF_ECANCELED)

@@ -16,7 +16,7 @@
 #define NS_PER_MS INT64_C(1000000)
 
 /* The innermost run, by the environment: nobody but its job has this fence there. */
-static bool innermost_holds(const char *name, uint64_t fence)
+static bool around_innermost_holds(const char *name, uint64_t fence)
 {
     for (unsigned i = 1; i <= HF_SET_MAX && fence; i++) {
         char variable[32], suffix[8] = ""; /* tools/run/environment.c */
@@ -41,7 +41,7 @@ static bool innermost_holds(const char *name, uint64_t fence)
 
 /* Any run around that one. A process that has started after the grant is another one with a reused pid; a program that is no run may
  * release its lock while a child waits for it. */
-static bool ancestor_holds(const struct hf_holder *holder)
+static bool around_ancestor_holds(const struct hf_holder *holder)
 {
     int64_t held_ms = wall_now_ms() - holder->since_wall_ms;
     struct process_stat stat;
@@ -53,5 +53,5 @@ static bool ancestor_holds(const struct hf_holder *holder)
 
 bool around_holds(const char *name, const struct hf_holder *holder)
 {
-    return innermost_holds(name, holder->fence) || ancestor_holds(holder);
+    return around_innermost_holds(name, holder->fence) || around_ancestor_holds(holder);
 }

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static int make_memory(const struct hf_job_memory **ret_memory)
+static int beat_make_memory(const struct hf_job_memory **ret_memory)
 {
     const struct hf_job_memory first = {.magic = HF_JOB_MAGIC};
     int fd = memfd_create("holdfast-job", MFD_ALLOW_SEALING), error;
@@ -37,7 +37,7 @@ int beat_make(struct beat *beat, int64_t heartbeat_ns)
     *beat = (struct beat){.look_every_ns = heartbeat_ns / 4};
     if (!heartbeat_ns)
         return 0;
-    fd = make_memory(&beat->memory);
+    fd = beat_make_memory(&beat->memory);
     if (fd < 0)
         return -1;
     snprintf(text, sizeof(text), "%d", fd);

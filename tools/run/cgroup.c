@@ -23,7 +23,7 @@
 #define MAKE_TRIES    5
 #define MAKE_PAUSE_NS 1000000
 
-static bool is_cgroup2(int fd)
+static bool cgroup_is_cgroup2(int fd)
 {
     struct statfs fs;
 
@@ -31,7 +31,7 @@ static bool is_cgroup2(int fd)
 }
 
 /* The mount point of the v2 hierarchy: "36 25 0:31 / /sys/fs/cgroup rw,... - cgroup2 cgroup2 rw". */
-static int open_listed(void)
+static int cgroup_open_listed(void)
 {
     char line[4096], point[4096];
     FILE *file = fopen("/proc/self/mountinfo", "re");
@@ -51,23 +51,23 @@ static int open_listed(void)
 }
 
 /* Tries the usual place first, since the kernel takes long to write the list of mounts. */
-static int open_hierarchy(void)
+static int cgroup_open_hierarchy(void)
 {
     static const char *const usual[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
 
     for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++) {
         int fd = open(usual[i], O_DIRECTORY | O_RDONLY | O_CLOEXEC);
 
-        if (fd >= 0 && is_cgroup2(fd))
+        if (fd >= 0 && cgroup_is_cgroup2(fd))
             return fd;
         if (fd >= 0)
             close(fd);
     }
-    return open_listed();
+    return cgroup_open_listed();
 }
 
 /* The caller's own group: the line "0::/path". */
-static int open_own(int hierarchy)
+static int cgroup_open_own(int hierarchy)
 {
     char line[4096];
     FILE *file = fopen("/proc/self/cgroup", "re");
@@ -86,7 +86,7 @@ static int open_own(int hierarchy)
     return fd;
 }
 
-static int write_file(int dir, const char *name, const char *text)
+static int cgroup_write_file(int dir, const char *name, const char *text)
 {
     int fd = openat(dir, name, O_WRONLY | O_CLOEXEC);
     ssize_t written;
@@ -101,16 +101,16 @@ static int write_file(int dir, const char *name, const char *text)
 void cgroup_plan(struct cgroup *cgroup)
 {
     unsigned char tag[4];
-    int hierarchy = open_hierarchy();
+    int hierarchy = cgroup_open_hierarchy();
 
     cgroup->fd = cgroup->parent_fd = cgroup->events_fd = -1;
     if (hierarchy < 0)
         return;
-    cgroup->parent_fd = open_own(hierarchy);
+    cgroup->parent_fd = cgroup_open_own(hierarchy);
     close(hierarchy);
     if (cgroup->parent_fd < 0)
         return;
-    if (!is_cgroup2(cgroup->parent_fd) || getrandom(tag, sizeof(tag), 0) != sizeof(tag)) {
+    if (!cgroup_is_cgroup2(cgroup->parent_fd) || getrandom(tag, sizeof(tag), 0) != sizeof(tag)) {
         close(cgroup->parent_fd);
         cgroup->parent_fd = -1;
         return;
@@ -120,7 +120,7 @@ void cgroup_plan(struct cgroup *cgroup)
 }
 
 /* Children first; a non-empty group stays. */
-static void remove_below(int parent, const char *name, int depth)
+static void cgroup_remove_below(int parent, const char *name, int depth)
 {
     int fd = openat(parent, name, O_DIRECTORY | O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -134,13 +134,13 @@ static void remove_below(int parent, const char *name, int depth)
     while (depth < DEPTH_MAX && (entry = readdir(dir)))
         if (entry->d_type == DT_DIR && strcmp(entry->d_name, ".") != 0 &&
             strcmp(entry->d_name, "..") != 0)
-            remove_below(fd, entry->d_name, depth + 1);
+            cgroup_remove_below(fd, entry->d_name, depth + 1);
     closedir(dir);
     unlinkat(parent, name, AT_REMOVEDIR);
 }
 
 /* Whether no run that lives has it; with a lock on it then, which ends with `fd`. */
-static bool is_left(int fd)
+static bool cgroup_is_left(int fd)
 {
     return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
 }
@@ -163,15 +163,15 @@ void cgroup_sweep(const struct cgroup *cgroup)
 
         if (!strncmp(entry->d_name, PREFIX, strlen(PREFIX)))
             group = openat(parent, entry->d_name, O_DIRECTORY | O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-        if (is_left(group))
-            remove_below(parent, entry->d_name, 0);
+        if (cgroup_is_left(group))
+            cgroup_remove_below(parent, entry->d_name, 0);
         if (group >= 0)
             close(group);
     }
     closedir(dir);
 }
 
-static void open_made(struct cgroup *cgroup)
+static void cgroup_open_made(struct cgroup *cgroup)
 {
     if (cgroup->fd >= 0 || cgroup->parent_fd < 0)
         return;
@@ -188,23 +188,23 @@ static void open_made(struct cgroup *cgroup)
     }
 }
 
-static void close_events(struct cgroup *cgroup)
+static void cgroup_close_events(struct cgroup *cgroup)
 {
     if (cgroup->events_fd >= 0)
         close(cgroup->events_fd);
     cgroup->events_fd = -1;
 }
 
-static void close_made(struct cgroup *cgroup)
+static void cgroup_close_made(struct cgroup *cgroup)
 {
-    close_events(cgroup);
+    cgroup_close_events(cgroup);
     if (cgroup->fd >= 0)
         close(cgroup->fd);
     cgroup->fd = -1;
 }
 
 /* Whether it is there to stay: a run that sweeps may have come between. */
-static bool lock_made(const struct cgroup *cgroup)
+static bool cgroup_lock_made(const struct cgroup *cgroup)
 {
     return cgroup->fd >= 0 && flock(cgroup->fd, LOCK_SH | LOCK_NB) == 0 &&
            faccessat(cgroup->parent_fd, cgroup->name, F_OK, 0) == 0;
@@ -226,10 +226,10 @@ void cgroup_make(struct cgroup *cgroup)
         umask(before);
         if (made < 0 && errno != EEXIST)
             return;
-        open_made(cgroup);
-        if (lock_made(cgroup) || tries == 1)
+        cgroup_open_made(cgroup);
+        if (cgroup_lock_made(cgroup) || tries == 1)
             return;
-        close_made(cgroup);
+        cgroup_close_made(cgroup);
         nanosleep(&pause, NULL);
     }
 }
@@ -237,11 +237,11 @@ void cgroup_make(struct cgroup *cgroup)
 void cgroup_enter(const struct cgroup *cgroup)
 {
     if (cgroup->fd >= 0)
-        write_file(cgroup->fd, "cgroup.procs", "0");
+        cgroup_write_file(cgroup->fd, "cgroup.procs", "0");
 }
 
 /* With the pidfd it is that process or none; the group's name has a random part. */
-static bool is_inside(const struct cgroup *cgroup, pid_t pid)
+static bool cgroup_is_inside(const struct cgroup *cgroup, pid_t pid)
 {
     char path[48], text[4096];
     ssize_t got;
@@ -257,19 +257,19 @@ static bool is_inside(const struct cgroup *cgroup, pid_t pid)
     return strstr(text, cgroup->name) != NULL;
 }
 
-static void kill_number(const struct cgroup *cgroup, pid_t pid)
+static void cgroup_kill_number(const struct cgroup *cgroup, pid_t pid)
 {
     int fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
 
     if (fd < 0)
         return;
-    if (is_inside(cgroup, pid))
+    if (cgroup_is_inside(cgroup, pid))
         (void)syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
     close(fd);
 }
 
 /* A process of a PID namespace below ours has a number here, and no job can enter another: those that have none are 0. */
-static void kill_listed(const struct cgroup *cgroup, int parent, const char *name, int depth)
+static void cgroup_kill_listed(const struct cgroup *cgroup, int parent, const char *name, int depth)
 {
     int fd = openat(parent, name, O_DIRECTORY | O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     int list = fd < 0 ? -1 : openat(fd, "cgroup.procs", O_RDONLY | O_CLOEXEC);
@@ -280,7 +280,7 @@ static void kill_listed(const struct cgroup *cgroup, int parent, const char *nam
 
     /* NOLINTNEXTLINE(cert-err34-c): the kernel writes numbers that fit. */
     while (file && fscanf(file, "%d", &pid) == 1)
-        kill_number(cgroup, pid);
+        cgroup_kill_number(cgroup, pid);
     if (file)
         fclose(file);
     else if (list >= 0)
@@ -288,7 +288,7 @@ static void kill_listed(const struct cgroup *cgroup, int parent, const char *nam
     while (dir && depth < DEPTH_MAX && (entry = readdir(dir)))
         if (entry->d_type == DT_DIR && strcmp(entry->d_name, ".") != 0 &&
             strcmp(entry->d_name, "..") != 0)
-            kill_listed(cgroup, fd, entry->d_name, depth + 1);
+            cgroup_kill_listed(cgroup, fd, entry->d_name, depth + 1);
     if (dir)
         closedir(dir);
     else if (fd >= 0)
@@ -297,14 +297,14 @@ static void kill_listed(const struct cgroup *cgroup, int parent, const char *nam
 
 void cgroup_kill(struct cgroup *cgroup)
 {
-    open_made(cgroup);
+    cgroup_open_made(cgroup);
     if (cgroup->fd < 0)
         return;
-    write_file(cgroup->fd, "cgroup.kill", "1");
+    cgroup_write_file(cgroup->fd, "cgroup.kill", "1");
     /* (!) That does not end a process whose main thread has ended while others run: no thread of it is woken. */
-    write_file(cgroup->fd, "cgroup.freeze", "1");
+    cgroup_write_file(cgroup->fd, "cgroup.freeze", "1");
     if (!cgroup_is_empty(cgroup))
-        kill_listed(cgroup, cgroup->fd, ".", 0);
+        cgroup_kill_listed(cgroup, cgroup->fd, ".", 0);
 }
 
 bool cgroup_is_empty(struct cgroup *cgroup)
@@ -313,12 +313,12 @@ bool cgroup_is_empty(struct cgroup *cgroup)
     ssize_t got;
 
     errno = 0;
-    open_made(cgroup);
+    cgroup_open_made(cgroup);
     if (cgroup->events_fd < 0) /* else there is none, or it was removed */
         return errno != EMFILE && errno != ENFILE && errno != ENOMEM;
     got = pread(cgroup->events_fd, text, sizeof(text) - 1, 0);
     if (got < 0) { /* it was removed, so it was empty; poll would never be quiet again */
-        close_events(cgroup);
+        cgroup_close_events(cgroup);
         return true;
     }
     text[got] = '\0';
@@ -327,9 +327,9 @@ bool cgroup_is_empty(struct cgroup *cgroup)
 
 void cgroup_remove(struct cgroup *cgroup)
 {
-    close_made(cgroup);
+    cgroup_close_made(cgroup);
     if (cgroup->parent_fd >= 0) {
-        remove_below(cgroup->parent_fd, cgroup->name, 0);
+        cgroup_remove_below(cgroup->parent_fd, cgroup->name, 0);
         close(cgroup->parent_fd);
         cgroup->parent_fd = -1;
     }

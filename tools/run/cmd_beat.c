@@ -7,7 +7,7 @@
 #include "tools/common/exit_code.h"
 #include "tools/run/run.h"
 
-static void show_help(void)
+static void cmd_beat_show_help(void)
 {
     fputs("Usage: holdfast beat\n"
           "\n"
@@ -32,7 +32,7 @@ int cmd_beat(int argc, char **argv)
             fputs("holdfast beat: see holdfast beat --help\n", stderr);
             return EXIT_USAGE;
         }
-        show_help();
+        cmd_beat_show_help();
         return EXIT_OK;
     }
     if (optind < argc)

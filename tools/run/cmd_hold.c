@@ -50,14 +50,14 @@ struct holding {
 
 /* --- the wait --------------------------------------------------------------------------------- */
 
-static bool gone(void *arg)
+static bool cmd_hold_gone(void *arg)
 {
     struct holding *h = arg;
 
     return input_look(&h->input);
 }
 
-static void tell_progress(const struct hf_progress *progress, void *arg)
+static void cmd_hold_tell_progress(const struct hf_progress *progress, void *arg)
 {
     struct holding *h = arg;
     char name[RUN_OPTIONS_NAME_SIZE];
@@ -75,7 +75,7 @@ static void tell_progress(const struct hf_progress *progress, void *arg)
 }
 
 /* A descriptor of the caller's, such as the other end of our own input, must not be kept open by us. */
-static void close_what_was_inherited(void)
+static void cmd_hold_close_what_was_inherited(void)
 {
     if (syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0) == 0)
         return;
@@ -85,14 +85,14 @@ static void close_what_was_inherited(void)
 
 /* A signal to the process group of whoever works under the lock, as from timeout(1) or a terminal, is theirs to act on: they end our
  * input when they are done. An interactive shell's job has a group of its own already. */
-static void leave_the_callers_group(const struct input *input)
+static void cmd_hold_leave_the_callers_group(const struct input *input)
 {
     if (input_is_of_another(input) && getpgid(getppid()) == getpgrp())
         (void)setpgid(0, 0);
 }
 
 /* Whoever asks for the holder sees the program that called this one; its own name would tell people nothing. */
-static void go_by_the_callers_name(void)
+static void cmd_hold_go_by_the_callers_name(void)
 {
     struct process_stat parent;
 
@@ -100,7 +100,7 @@ static void go_by_the_callers_name(void)
         (void)prctl(PR_SET_NAME, parent.command);
 }
 
-static bool acquire(struct holding *h, hf_client *client, int *ret_code)
+static bool cmd_hold_acquire(struct holding *h, hf_client *client, int *ret_code)
 {
     hf_op *op = NULL;
     int status = grant_ttl_ns(&h->acquire, client, &h->ttl_ns);
@@ -117,14 +117,14 @@ static bool acquire(struct holding *h, hf_client *client, int *ret_code)
 /* --- the hold --------------------------------------------------------------------------------- */
 
 /* Until `lost` is told, if nothing is renewed. */
-static int64_t remaining_ms(const struct holding *h, int64_t valid_ns, int64_t now_ns)
+static int64_t cmd_hold_remaining_ms(const struct holding *h, int64_t valid_ns, int64_t now_ns)
 {
     int64_t left_ns = valid_ns - h->timeline.ttl_ns / 10 - now_ns;
 
     return left_ns > 0 ? left_ns / NS_PER_MS : 0;
 }
 
-static void tell_granted(struct holding *h)
+static void cmd_hold_tell_granted(struct holding *h)
 {
     char name[RUN_OPTIONS_NAME_SIZE];
     int64_t valid_ns = hold_valid_until_ns(&h->hold);
@@ -136,17 +136,17 @@ static void tell_granted(struct holding *h)
                            .name = grant_name(&h->wanted, &h->hold, i, name),
                            .fence = hf_fence(h->hold.leases[i]),
                            .ttl_ms = h->timeline.ttl_ns / NS_PER_MS,
-                           .remaining_ms = remaining_ms(h, valid_ns, timeline_now_ns()),
+                           .remaining_ms = cmd_hold_remaining_ms(h, valid_ns, timeline_now_ns()),
                        });
 }
 
 /* Nobody works under a lock of which nobody could be told. A reader that has gone is another thing: the input decides. */
-static bool is_untold(const struct holding *h)
+static bool cmd_hold_is_untold(const struct holding *h)
 {
     return h->tell.fd < 0 && h->tell.error != EPIPE;
 }
 
-static int not_told(const struct holding *h)
+static int cmd_hold_not_told(const struct holding *h)
 {
     say("%s: give it a standard output that takes its lines: the grant cannot be told: %s",
         h->acquire.shown, strerror(h->tell.error));
@@ -154,46 +154,49 @@ static int not_told(const struct holding *h)
 }
 
 /* Of the lease that is in the worst state. */
-static const char *worst_name(const struct holding *h, char ret_name[RUN_OPTIONS_NAME_SIZE])
+static const char *cmd_hold_worst_name(const struct holding *h,
+                                       char ret_name[RUN_OPTIONS_NAME_SIZE])
 {
     return grant_name(&h->wanted, &h->hold, hold_worst(&h->hold), ret_name);
 }
 
-static void tell_of_worst(struct holding *h, const char *event, const char *reason, int64_t now_ns)
+static void cmd_hold_tell_of_worst(struct holding *h, const char *event, const char *reason,
+                                   int64_t now_ns)
 {
     char name[RUN_OPTIONS_NAME_SIZE];
 
-    tell(&h->tell, &(struct tell_event){
-                       .event = event,
-                       .name = worst_name(h, name),
-                       .reason = reason,
-                       .remaining_ms = remaining_ms(h, hold_valid_until_ns(&h->hold), now_ns),
-                   });
+    tell(&h->tell,
+         &(struct tell_event){
+             .event = event,
+             .name = cmd_hold_worst_name(h, name),
+             .reason = reason,
+             .remaining_ms = cmd_hold_remaining_ms(h, hold_valid_until_ns(&h->hold), now_ns),
+         });
 }
 
-static const char *reason_of(const struct holding *h)
+static const char *cmd_hold_reason_of(const struct holding *h)
 {
     const char *name, *reason = hold_reason(&h->hold, &name);
 
     return *reason ? reason : "it was not renewed in time";
 }
 
-static void tell_changes(struct holding *h, enum timeline_phase phase, int64_t now_ns)
+static void cmd_hold_tell_changes(struct holding *h, enum timeline_phase phase, int64_t now_ns)
 {
     bool late = hold_state(&h->hold) == HF_STATE_LATE;
 
     if (phase == TIMELINE_STOP && !h->losing) {
         h->losing = true;
-        tell_of_worst(h, "losing", reason_of(h), now_ns);
+        cmd_hold_tell_of_worst(h, "losing", cmd_hold_reason_of(h), now_ns);
         hold_begin_losing(&h->hold);
     }
     if (phase == TIMELINE_HELD && late != h->late) {
         h->late = late;
-        tell_of_worst(h, late ? "late" : "held", NULL, now_ns);
+        cmd_hold_tell_of_worst(h, late ? "late" : "held", NULL, now_ns);
     }
 }
 
-static int tell_lost(struct holding *h, const char *name, const char *reason)
+static int cmd_hold_tell_lost(struct holding *h, const char *name, const char *reason)
 {
     tell(&h->tell,
          &(struct tell_event){.event = "lost", .name = name, .reason = reason, .remaining_ms = -1});
@@ -201,7 +204,7 @@ static int tell_lost(struct holding *h, const char *name, const char *reason)
     return EXIT_LOST;
 }
 
-static void sleep_until(struct holding *h, int64_t at_ns)
+static void cmd_hold_sleep_until(struct holding *h, int64_t at_ns)
 {
     int64_t look_ns = input_prepare(&h->input, timeline_now_ns());
     struct pollfd fds[] = {
@@ -218,7 +221,7 @@ static void sleep_until(struct holding *h, int64_t at_ns)
 }
 
 /* The end that a signal or the input asks for; -1: none. */
-static int asked_to_end(struct holding *h)
+static int cmd_hold_asked_to_end(struct holding *h)
 {
     int signal;
 
@@ -232,34 +235,34 @@ static int asked_to_end(struct holding *h)
 }
 
 /* A reader of the lines must see the end with them, also one that reads standard error along. */
-static void end_output(struct holding *h)
+static void cmd_hold_end_output(struct holding *h)
 {
     tell_end(&h->tell);
     say_end();
 }
 
 /* For a worker that has seen the end of the output, an end of the input or a signal says that it has stopped. */
-static void live_until_v(struct holding *h)
+static void cmd_hold_live_until_v(struct holding *h)
 {
     int64_t valid_ns = hold_valid_until_ns(&h->hold);
 
-    while (timeline_now_ns() < valid_ns && asked_to_end(h) < 0)
-        sleep_until(h, valid_ns);
+    while (timeline_now_ns() < valid_ns && cmd_hold_asked_to_end(h) < 0)
+        cmd_hold_sleep_until(h, valid_ns);
 }
 
-static int lose(struct holding *h)
+static int cmd_hold_lose(struct holding *h)
 {
     char name[RUN_OPTIONS_NAME_SIZE];
-    int code = tell_lost(h, worst_name(h, name), reason_of(h));
+    int code = cmd_hold_tell_lost(h, cmd_hold_worst_name(h, name), cmd_hold_reason_of(h));
 
-    end_output(h);
-    live_until_v(h);
+    cmd_hold_end_output(h);
+    cmd_hold_live_until_v(h);
     hold_free(&h->hold);
     return code;
 }
 
 /* True: all answered, with the first failure among the results. */
-static bool is_released(hf_op **ops, size_t count, int *status)
+static bool cmd_hold_is_released(hf_op **ops, size_t count, int *status)
 {
     bool all = true;
 
@@ -278,7 +281,7 @@ static bool is_released(hf_op **ops, size_t count, int *status)
 }
 
 /* Like hf_release_all(), but without an answer it returns at `by_ns`: the output must not outlive that. */
-static int release_by(struct holding *h, int64_t by_ns)
+static int cmd_hold_release_by(struct holding *h, int64_t by_ns)
 {
     hf_op *ops[HF_EXCLUSIVE_LEASES] = {0};
     size_t count = h->hold.count;
@@ -291,7 +294,7 @@ static int release_by(struct holding *h, int64_t by_ns)
             status = result;
     }
     h->hold.count = 0;
-    while (!is_released(ops, count, &status)) {
+    while (!cmd_hold_is_released(ops, count, &status)) {
         struct pollfd fds[] = {
             {.fd = h->timer_fd, .events = POLLIN},
             {.fd = hf_fd(h->hold.client), .events = POLLIN},
@@ -310,15 +313,15 @@ static int release_by(struct holding *h, int64_t by_ns)
     return status;
 }
 
-static int release(struct holding *h, int code)
+static int cmd_hold_release(struct holding *h, int code)
 {
     char buffer[RUN_OPTIONS_NAME_SIZE];
-    const char *name = worst_name(h, buffer);
+    const char *name = cmd_hold_worst_name(h, buffer);
     int64_t by_ns = hold_valid_until_ns(&h->hold) - h->timeline.ttl_ns / 10;
-    int status = release_by(h, by_ns);
+    int status = cmd_hold_release_by(h, by_ns);
 
     if (status == HF_ELOST || status == HF_ENOTHELD)
-        return tell_lost(h, name, "it was over before it was released");
+        return cmd_hold_tell_lost(h, name, "it was over before it was released");
     if (status < 0)
         say("%s: not released: %s; its key ends by itself within the TTL", h->acquire.shown,
             hf_strerror(status));
@@ -328,10 +331,10 @@ static int release(struct holding *h, int code)
     return code;
 }
 
-static int keep(struct holding *h)
+static int cmd_hold_keep(struct holding *h)
 {
     for (;;) {
-        int code = asked_to_end(h);
+        int code = cmd_hold_asked_to_end(h);
         int64_t now_ns = timeline_now_ns();
         enum timeline_phase phase;
 
@@ -339,16 +342,16 @@ static int keep(struct holding *h)
         phase = timeline_judge(&h->timeline, now_ns, hold_valid_until_ns(&h->hold),
                                hold_state(&h->hold) == HF_STATE_LOSING);
         if (phase == TIMELINE_KILL)
-            return lose(h);
+            return cmd_hold_lose(h);
         if (code >= 0)
-            return release(h, code);
-        tell_changes(h, phase, now_ns);
+            return cmd_hold_release(h, code);
+        cmd_hold_tell_changes(h, phase, now_ns);
         tell_flush(&h->tell);
         if (h->input.some) {
             h->input.some = false;
             hold_beat(&h->hold);
         }
-        sleep_until(h, timeline_next(&h->timeline, now_ns));
+        cmd_hold_sleep_until(h, timeline_next(&h->timeline, now_ns));
     }
 }
 
@@ -362,7 +365,7 @@ static int hold_lock(struct holding *h, hf_client *client)
         say("%s: no timer: %s", h->acquire.shown, strerror(errno));
         return EXIT_FAILED;
     }
-    if (!acquire(h, client, &code))
+    if (!cmd_hold_acquire(h, client, &code))
         return code;
     h->hold.count = run_options_leases(&h->wanted);
     timeline_init(&h->timeline, h->ttl_ns, 0);
@@ -372,8 +375,8 @@ static int hold_lock(struct holding *h, hf_client *client)
     }
     if (h->wanted.verbose)
         grant_say(&h->acquire, &h->hold);
-    tell_granted(h);
-    code = is_untold(h) ? release(h, not_told(h)) : keep(h);
+    cmd_hold_tell_granted(h);
+    code = cmd_hold_is_untold(h) ? cmd_hold_release(h, cmd_hold_not_told(h)) : cmd_hold_keep(h);
     tell_flush(&h->tell);
     return code;
 }
@@ -391,16 +394,16 @@ int cmd_hold(int argc, char **argv)
         run_options_help(OF_HOLD);
         return EXIT_OK;
     }
-    close_what_was_inherited();
+    cmd_hold_close_what_was_inherited();
     code = input_open(&h.input, h.wanted.no_stdin);
     if (code != EXIT_OK)
         return code;
-    leave_the_callers_group(&h.input);
+    cmd_hold_leave_the_callers_group(&h.input);
     h.by = (struct acquire_for){
         .fd = h.input.fd,
-        .gone = gone,
+        .gone = cmd_hold_gone,
         .hears_terminal = input_is_of_another(&h.input),
-        .progress = h.wanted.json ? tell_progress : NULL,
+        .progress = h.wanted.json ? cmd_hold_tell_progress : NULL,
         .arg = &h,
     };
     acquire_init(&h.acquire, &h.wanted, &h.signals);
@@ -412,7 +415,7 @@ int cmd_hold(int argc, char **argv)
         say("signals: %s", strerror(errno));
         return EXIT_FAILED;
     }
-    go_by_the_callers_name();
+    cmd_hold_go_by_the_callers_name();
     status = acquire_connect(&h.acquire, &client, &signal);
     (void)prctl(PR_SET_NAME, "holdfast");
     if (signal)

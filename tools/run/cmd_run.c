@@ -32,8 +32,8 @@ struct run {
 
 /* Like acquire_await(). (!) All that the job needs is there before the lock is asked for: nobody is kept out for a job that cannot
  * start. */
-static bool acquire(struct run *run, hf_client *client, const struct guardian_plan *plan,
-                    struct guardian *ret_guardian, hf_lease **ret_leases, int *ret_code)
+static bool cmd_run_acquire(struct run *run, hf_client *client, const struct guardian_plan *plan,
+                            struct guardian *ret_guardian, hf_lease **ret_leases, int *ret_code)
 {
     hf_op *op;
     int status;
@@ -55,7 +55,7 @@ static bool acquire(struct run *run, hf_client *client, const struct guardian_pl
     return false;
 }
 
-static int hold_and_run(struct run *run, hf_client *client)
+static int cmd_run_hold_and_run(struct run *run, hf_client *client)
 {
     struct guardian_plan plan = {
         .name = run->acquire.shown,
@@ -78,7 +78,7 @@ static int hold_and_run(struct run *run, hf_client *client)
 
     if (status < 0)
         return acquire_refused(&run->acquire, status);
-    if (!acquire(run, client, &plan, &guardian, hold.leases, &code))
+    if (!cmd_run_acquire(run, client, &plan, &guardian, hold.leases, &code))
         return code;
     hold.count = run_options_leases(&run->wanted);
     while ((signal = acquire_signal(&run->acquire)) == SIGTSTP)
@@ -123,7 +123,7 @@ int cmd_run(int argc, char **argv)
         return EXIT_BY_SIGNAL + signal;
     if (status < 0)
         return acquire_refused(&run.acquire, status);
-    code = hold_and_run(&run, client);
+    code = cmd_run_hold_and_run(&run, client);
     hf_disconnect(client);
     free(run.each);
     return code;

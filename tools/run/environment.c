@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void set_number(const char *variable, uint64_t number)
+static void environment_set_number(const char *variable, uint64_t number)
 {
     char value[24];
 
@@ -13,7 +13,7 @@ static void set_number(const char *variable, uint64_t number)
 }
 
 /* Of each slot, in their order, with blanks between them. */
-static void set_slot_fences(const struct hold *hold)
+static void environment_set_slot_fences(const struct hold *hold)
 {
     char value[HF_SET_MAX * 21 + 1] = "";
     size_t used = 0;
@@ -44,7 +44,7 @@ void environment_set(const struct run_options *wanted, const struct hold *hold)
             unsetenv(variable);
         snprintf(variable, sizeof(variable), "HOLDFAST_FENCE%s", suffix);
         if (i < count)
-            set_number(variable, hf_fence(hold->leases[lease]));
+            environment_set_number(variable, hf_fence(hold->leases[lease]));
         else
             unsetenv(variable);
     }
@@ -55,10 +55,11 @@ void environment_set(const struct run_options *wanted, const struct hold *hold)
     if (wanted->mode)
         setenv("HOLDFAST_MODE", alone ? "exclusive" : "shared", 1);
     if (alone)
-        set_slot_fences(hold);
+        environment_set_slot_fences(hold);
     if (slot >= 0) {
-        set_number("HOLDFAST_SLOT", (uint64_t)slot);
-        set_number("HOLDFAST_SLOTS", (uint64_t)(wanted->slots ? wanted->slots : HF_SET_MAX));
+        environment_set_number("HOLDFAST_SLOT", (uint64_t)slot);
+        environment_set_number("HOLDFAST_SLOTS",
+                               (uint64_t)(wanted->slots ? wanted->slots : HF_SET_MAX));
     }
     if (wanted->agent) /* for `holdfast check` in the job */
         setenv("HOLDFAST_AGENT", wanted->agent, 1);

@@ -51,7 +51,7 @@ enum timeline_phase guardian_judge(struct guardian *g, int64_t now_ns)
     return timeline_judge(&g->timeline, now_ns, valid_ns, hold_state(&g->hold) == HF_STATE_LOSING);
 }
 
-static const char *why_it_lives(char state)
+static const char *guardian_why_it_lives(char state)
 {
     switch (state) {
     case 'D':
@@ -63,7 +63,7 @@ static const char *why_it_lives(char state)
     }
 }
 
-static void complain(struct guardian *g, const struct tree_outcome *outcome)
+static void guardian_complain(struct guardian *g, const struct tree_outcome *outcome)
 {
     char shown[4 * sizeof(outcome->stubborn.command)];
 
@@ -78,11 +78,12 @@ static void complain(struct guardian *g, const struct tree_outcome *outcome)
         g->plan->name, (int)outcome->stubborn.pid,
         text_escape_str(shown, sizeof(shown), outcome->stubborn.command),
         outcome->stubborn.error ? strerror(outcome->stubborn.error)
-                                : why_it_lives(outcome->stubborn.state));
+                                : guardian_why_it_lives(outcome->stubborn.state));
 }
 
 /* Processes that fork faster than they are killed are no stubborn one: the oldest is another each time. */
-static void judge_stubborn(struct guardian *g, const struct tree_outcome *outcome, int64_t now_ns)
+static void guardian_judge_stubborn(struct guardian *g, const struct tree_outcome *outcome,
+                                    int64_t now_ns)
 {
     if (!outcome->living && cgroup_is_empty(&g->cgroup)) {
         g->stubborn.since_ns = 0; /* only zombies are left */
@@ -91,7 +92,7 @@ static void judge_stubborn(struct guardian *g, const struct tree_outcome *outcom
     if (g->stubborn.since_ns && g->stubborn.pid == outcome->stubborn.pid &&
         g->stubborn.start == outcome->stubborn.start) {
         if (now_ns - g->stubborn.since_ns > KILL_COMPLAIN_NS && !g->complained)
-            complain(g, outcome);
+            guardian_complain(g, outcome);
         return;
     }
     g->stubborn.pid = outcome->stubborn.pid;
@@ -101,7 +102,7 @@ static void judge_stubborn(struct guardian *g, const struct tree_outcome *outcom
 
 /* Ahead of the killed processes, as far as this user may. Where sessions share the processor (autogroup), the inner one's own
  * helps. */
-static void hurry(void)
+static void guardian_hurry(void)
 {
     struct rlimit limit;
 
@@ -115,7 +116,7 @@ void guardian_kill_tree(struct guardian *g, int64_t now_ns)
 
     if (g->kill_since_ns == 0) {
         g->kill_since_ns = now_ns;
-        hurry();
+        guardian_hurry();
     }
     if (now_ns < g->kill_next_ns)
         return;
@@ -124,7 +125,7 @@ void guardian_kill_tree(struct guardian *g, int64_t now_ns)
     /* (!) However long it takes: a scan alone is outrun by processes that fork and end. While the inner one lives, orphans are its. */
     if ((!g->tree.spare && tree_hunt(&g->tree, g->on_reaped, g->on_reaped_arg)) ||
         tree_signal(&g->tree, SIGKILL, &outcome) == 0)
-        judge_stubborn(g, &outcome, now_ns); /* the group may not be empty yet */
+        guardian_judge_stubborn(g, &outcome, now_ns); /* the group may not be empty yet */
     g->kill_next_ns = now_ns + (g->complained ? KILL_LATE_PAUSE_NS : KILL_PAUSE_NS);
 }
 
@@ -144,7 +145,7 @@ bool guardian_kill_failed(const struct guardian *g, int64_t now_ns)
            now_ns > g->timeline.valid_ns;
 }
 
-static void say_traced(const struct guardian *g, const struct tree_traced *traced)
+static void guardian_say_traced(const struct guardian *g, const struct tree_traced *traced)
 {
     char shown[4 * sizeof(traced->command)], tracer[4 * sizeof(traced->command)];
 
@@ -179,7 +180,7 @@ bool guardian_is_over(struct guardian *g, bool empty, int64_t now_ns)
     if (now_ns - g->traced_since_ns < TRACED_PATIENCE_NS || !cgroup_is_empty(&g->cgroup) ||
         tree_signal(&g->tree, 0, &outcome) < 0 || outcome.living)
         return false;
-    say_traced(g, &traced);
+    guardian_say_traced(g, &traced);
     return true;
 }
 
@@ -196,7 +197,7 @@ void guardian_own_pages(struct guardian *g)
 }
 
 /* Asks for its pages as soon as the job has run for a moment: most that are shorter do without. Until when it may wait. */
-static int64_t look_after_pages(struct guardian *g, int64_t until_ns)
+static int64_t guardian_look_after_pages(struct guardian *g, int64_t until_ns)
 {
     int64_t now_ns = timeline_now_ns();
 
@@ -218,7 +219,7 @@ void guardian_wait(struct guardian *g, int64_t until_ns)
         {.fd = g->cgroup.events_fd, .events = POLLPRI},
     };
 
-    timeline_arm(g->timer_fd, look_after_pages(g, until_ns));
+    timeline_arm(g->timer_fd, guardian_look_after_pages(g, until_ns));
     if (poll(fds, sizeof(fds) / sizeof(fds[0]), -1) <= 0)
         return;
     if (fds[3].revents)
@@ -229,7 +230,7 @@ void guardian_wait(struct guardian *g, int64_t until_ns)
         (void)cgroup_is_empty(&g->cgroup); /* makes the descriptor quiet */
 }
 
-static void take_back(const struct guardian *g)
+static void guardian_take_back(const struct guardian *g)
 {
     if (hold_once_take_back(&g->hold, g->plan->once_per_ms, atomic_load(&g->shared->once_before)) <
         0)
@@ -239,7 +240,7 @@ static void take_back(const struct guardian *g)
 
 /* A command that could not be started, or a script that ends with what it could not start, has not run: a typo uses up no
  * period. */
-static bool has_run(const struct guardian *g)
+static bool guardian_has_run(const struct guardian *g)
 {
     int code = g->shared->exit_code;
 
@@ -248,7 +249,7 @@ static bool has_run(const struct guardian *g)
 }
 
 /* For people: a failure is none. */
-static void tell_end(const struct guardian *g)
+static void guardian_tell_end(const struct guardian *g)
 {
     int status = g->shared->job_status, end = HF_ONCE_OPEN, code = 0;
 
@@ -273,10 +274,10 @@ void guardian_release(struct guardian *g)
     if (atomic_load(&g->shared->killing))
         hold_begin_killing(&g->hold);
     if (ran_held && g->plan->once_per_ms && atomic_load(&g->shared->reaped)) {
-        if (has_run(g))
-            tell_end(g);
+        if (guardian_has_run(g))
+            guardian_tell_end(g);
         else
-            take_back(g);
+            guardian_take_back(g);
     }
     status = hold_release(&g->hold);
     /* The nodes show what nobody had noticed: another may have held the lock while the job ran. */

@@ -37,7 +37,7 @@ struct inner {
     bool told_to_end;     /* a signal came after the job had ended */
 };
 
-static void on_reaped(pid_t pid, int status, void *arg)
+static void inner_on_reaped(pid_t pid, int status, void *arg)
 {
     struct inner *in = arg;
 
@@ -64,7 +64,7 @@ static void on_reaped(pid_t pid, int status, void *arg)
 }
 
 /* A job that may need the terminal stays in the process group that the shell knows. */
-static bool has_terminal(void)
+static bool inner_has_terminal(void)
 {
     int fd = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
 
@@ -75,14 +75,14 @@ static bool has_terminal(void)
 
 /* (!) Both guardians have left each other's process group before the job runs: else one SIGKILL to the group would take both, and
  * leave a job that has left it. */
-static int start_job(struct inner *in)
+static int inner_start_job(struct inner *in)
 {
     const struct job_start start = {
         .argv = in->g.plan->argv,
         .signals = in->g.plan->signals,
         .cgroup = &in->g.cgroup,
         .no_new_privs = in->g.plan->no_new_privs,
-        .own_group = !has_terminal(),
+        .own_group = !inner_has_terminal(),
         .leave_session = true,
         .failed = &in->g.shared->exec_failed,
     };
@@ -112,7 +112,7 @@ static int start_job(struct inner *in)
     return rc;
 }
 
-static void start_hook(struct inner *in, const char *reason)
+static void inner_start_hook(struct inner *in, const char *reason)
 {
     char *argv[] = {"/bin/sh", "-c", (char *)in->g.plan->on_lost, NULL};
     const struct job_start start = {
@@ -135,7 +135,7 @@ static void start_hook(struct inner *in, const char *reason)
 }
 
 /* V - 0.3 T, or asked to stop: from here on there is no way back. */
-static void begin_stop(struct inner *in, int64_t now_ns)
+static void inner_begin_stop(struct inner *in, int64_t now_ns)
 {
     struct guardian *g = &in->g;
     const char *name, *why = hold_reason(&g->hold, &name);
@@ -146,7 +146,7 @@ static void begin_stop(struct inner *in, int64_t now_ns)
     in->stopping = true;
     if (atomic_compare_exchange_strong(&g->shared->stopping, &mine, 1)) {
         if (g->plan->on_lost && in->job)
-            start_hook(in, reason);
+            inner_start_hook(in, reason);
         else
             tree_signal(&g->tree, g->plan->stop_signal, NULL);
     }
@@ -156,7 +156,7 @@ static void begin_stop(struct inner *in, int64_t now_ns)
         text_span(span, sizeof(span), (g->timeline.kill_at_ns - now_ns) / NS_PER_MS));
 }
 
-static void tell_lost(struct inner *in)
+static void inner_tell_lost(struct inner *in)
 {
     const char *name, *reason = hold_reason(&in->g.hold, &name);
 
@@ -166,8 +166,8 @@ static void tell_lost(struct inner *in)
 }
 
 /* What the command has started and not waited for is otherwise ended without a word. */
-static void say_leftovers(const struct guardian *g, const struct tree_outcome *left,
-                          const char *what)
+static void inner_say_leftovers(const struct guardian *g, const struct tree_outcome *left,
+                                const char *what)
 {
     char text[TREE_SOME * (4 * sizeof(left->some[0].command) + 32)] = "", shown[64];
     size_t used = 0;
@@ -181,7 +181,7 @@ static void say_leftovers(const struct guardian *g, const struct tree_outcome *l
             left->living > 1 ? "es" : "", text, left->living > TREE_SOME ? ", ..." : "");
 }
 
-static void term_leftovers(struct inner *in, int64_t now_ns)
+static void inner_term_leftovers(struct inner *in, int64_t now_ns)
 {
     struct guardian *g = &in->g;
     struct tree_outcome left = {0};
@@ -190,13 +190,14 @@ static void term_leftovers(struct inner *in, int64_t now_ns)
     in->told_to_end = false;
     in->leftover_next_ns = now_ns + LEFTOVER_GRACE_NS;
     if (tree_signal(&g->tree, SIGTERM, &left) == 0 && !in->stopping && !WIFSIGNALED(in->job_status))
-        say_leftovers(g, &left, "the command has ended and left processes behind; SIGTERM to");
+        inner_say_leftovers(g, &left,
+                            "the command has ended and left processes behind; SIGTERM to");
 }
 
 /* Survivors of the job. What reads its output, as tee or gzip, ends by itself and must not lose the rest: so it is left alone for a
  * second, unless the job is to stop. Then SIGTERM, and SIGKILL after another second. Who is stopped by a signal need not be told of its
  * children. */
-static void end_leftovers(struct inner *in, int64_t now_ns)
+static void inner_end_leftovers(struct inner *in, int64_t now_ns)
 {
     struct guardian *g = &in->g;
     struct tree_outcome left = {0};
@@ -206,16 +207,16 @@ static void end_leftovers(struct inner *in, int64_t now_ns)
     if (now_ns < in->leftover_next_ns && !in->told_to_end)
         return;
     if (!in->leftovers_told) {
-        term_leftovers(in, now_ns);
+        inner_term_leftovers(in, now_ns);
         return;
     }
     if (g->kill_since_ns == 0 && tree_signal(&g->tree, 0, &left) == 0)
-        say_leftovers(g, &left, "SIGKILL to what the command has left behind,");
+        inner_say_leftovers(g, &left, "SIGKILL to what the command has left behind,");
     guardian_kill_tree(g, now_ns);
 }
 
 /* Half of the TTL is left, and renewals fail. */
-static void tell_late(struct inner *in)
+static void inner_tell_late(struct inner *in)
 {
     bool late = hold_state(&in->g.hold) == HF_STATE_LATE;
 
@@ -224,7 +225,7 @@ static void tell_late(struct inner *in)
     in->late = late;
 }
 
-static void act(struct inner *in, enum timeline_phase phase, int64_t now_ns)
+static void inner_act(struct inner *in, enum timeline_phase phase, int64_t now_ns)
 {
     struct guardian *g = &in->g;
 
@@ -236,25 +237,25 @@ static void act(struct inner *in, enum timeline_phase phase, int64_t now_ns)
         else
             guardian_kill_tree(g, now_ns);
         if (first && phase == TIMELINE_KILL)
-            tell_lost(in);
+            inner_tell_lost(in);
         else if (first)
             say("%s: the outer guardian was killed; killing the job", g->plan->name);
         return;
     }
     if (phase == TIMELINE_HELD)
-        tell_late(in);
+        inner_tell_late(in);
     if (phase == TIMELINE_STOP && !in->stopping)
-        begin_stop(in, now_ns);
+        inner_begin_stop(in, now_ns);
     if (in->hook_ended) {
         in->hook_ended = false;
         if (!WIFEXITED(in->hook_status) || WEXITSTATUS(in->hook_status) != 0)
             tree_signal(&g->tree, g->plan->stop_signal, NULL);
     }
     if (!in->job && !in->hook)
-        end_leftovers(in, now_ns);
+        inner_end_leftovers(in, now_ns);
 }
 
-static int64_t next_look(const struct inner *in, int64_t now_ns)
+static int64_t inner_next_look(const struct inner *in, int64_t now_ns)
 {
     int64_t next = timeline_next(&in->g.timeline, now_ns);
 
@@ -266,7 +267,7 @@ static int64_t next_look(const struct inner *in, int64_t now_ns)
 }
 
 /* A signal for the guardians' group is one for the job's. If that is the same group the job has it already. */
-static void pass_on(const struct inner *in, int sig, bool of_group)
+static void inner_pass_on(const struct inner *in, int sig, bool of_group)
 {
     pid_t group = getpgid(in->job);
 
@@ -277,7 +278,7 @@ static void pass_on(const struct inner *in, int sig, bool of_group)
 }
 
 /* Signals that the outer one forwards. */
-static void hear(struct inner *in)
+static void inner_hear(struct inner *in)
 {
     int word;
 
@@ -285,14 +286,14 @@ static void hear(struct inner *in)
         int sig = word & GUARDIAN_SIGNAL;
 
         if (in->job)
-            pass_on(in, sig, word & GUARDIAN_OF_GROUP);
+            inner_pass_on(in, sig, word & GUARDIAN_OF_GROUP);
         else if (signals_ends(sig))
             in->told_to_end = true;
     }
 }
 
 /* Runs until the tree is empty (true) or does not die. */
-static bool watch(struct inner *in)
+static bool inner_watch(struct inner *in)
 {
     struct guardian *g = &in->g;
 
@@ -304,22 +305,22 @@ static bool watch(struct inner *in)
 
         if (phase != TIMELINE_HELD && in->job)
             in->lost = true;
-        if (guardian_is_over(g, tree_reap(&g->tree, on_reaped, in), now_ns))
+        if (guardian_is_over(g, tree_reap(&g->tree, inner_on_reaped, in), now_ns))
             return true;
-        act(in, phase, now_ns);
+        inner_act(in, phase, now_ns);
         if (g->kill_since_ns)
             atomic_store(&g->shared->hunted_ns, timeline_now_ns());
         if (guardian_kill_failed(g, now_ns) ||
             (g->kill_since_ns && in->told_to_end && g->complained))
             return false;
-        guardian_wait(g, next_look(in, now_ns));
+        guardian_wait(g, inner_next_look(in, now_ns));
         while (signals_next(g->plan->signals, &info))
             ; /* only wakes us: the outer guardian gets them too, and forwards them */
-        hear(in);
+        inner_hear(in);
     }
 }
 
-static int exit_code(const struct inner *in)
+static int inner_exit_code(const struct inner *in)
 {
     int failed = atomic_load(&in->g.shared->exec_failed);
 
@@ -332,13 +333,13 @@ static int exit_code(const struct inner *in)
     return job_exit_code(in->job_status);
 }
 
-static void say_how_it_ended(struct inner *in)
+static void inner_say_how_it_ended(struct inner *in)
 {
     const struct guardian *g = &in->g;
     int failed = atomic_load(&g->shared->exec_failed);
 
     if (in->lost)
-        tell_lost(in); /* in case the other guardian was first */
+        inner_tell_lost(in); /* in case the other guardian was first */
     else if (failed)
         say("cannot run '%s': %s", g->plan->argv[0], strerror(failed));
     else if (g->plan->verbose && !in->job)
@@ -356,7 +357,7 @@ static void inner_own_pages(struct guardian *g)
 }
 
 /* No process of the job exists. */
-static _Noreturn void end_without_job(struct guardian *g, int code)
+static _Noreturn void inner_end_without_job(struct guardian *g, int code)
 {
     g->shared->exit_code = code;
     atomic_store(&g->shared->reaped, 1);
@@ -365,7 +366,7 @@ static _Noreturn void end_without_job(struct guardian *g, int code)
 
 /* (!) The lock is released even if the outer guardian was killed meanwhile: the agent takes one that two guardians have joined, and
  * both leave, for that of a job which may run. */
-static _Noreturn void end_not_due(struct guardian *g, int code)
+static _Noreturn void inner_end_not_due(struct guardian *g, int code)
 {
     g->shared->exit_code = code;
     atomic_store(&g->shared->reaped, 1);
@@ -382,24 +383,24 @@ _Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *ti
     int status, code;
 
     in.g = *given;
-    g->on_reaped = on_reaped;
+    g->on_reaped = inner_on_reaped;
     g->on_reaped_arg = &in;
     /* An agent that is just restarting gets at least the time that a new lock has. */
     status = hold_join_patiently(&g->hold, tickets, g->plan->ttl_ns / 2, g->peer_fd, &g->hold);
     hf_disconnect(inherited);
     if (status < 0) {
         say("%s: the second guardian cannot join the lease: %s", g->plan->name, hf_last_message());
-        end_without_job(g, exit_code_of(status));
+        inner_end_without_job(g, exit_code_of(status));
     }
     timeline_init(&g->timeline, g->plan->ttl_ns, 0);
     g->timer_fd = timeline_timer();
     if (g->timer_fd < 0 || tree_init(&g->tree, 0) < 0) {
         say("%s: cannot prepare the second guardian: %s", g->plan->name, guardian_problem(errno));
-        end_without_job(g, EXIT_FAILED);
+        inner_end_without_job(g, EXIT_FAILED);
     }
     if (guardian_judge(g, timeline_now_ns()) != TIMELINE_HELD) {
         say("%s: the lock was lost before the job was started", g->plan->name);
-        end_without_job(g, EXIT_LOST);
+        inner_end_without_job(g, EXIT_LOST);
     }
     cgroup_make(&g->cgroup);
     if (g->plan->verbose && g->cgroup.fd < 0 && geteuid() != 0 && !g->plan->no_new_privs)
@@ -409,26 +410,26 @@ _Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *ti
             g->plan->name);
     inner_own_pages(g);
     if (!due_now(g, &code))
-        end_not_due(g, code);
+        inner_end_not_due(g, code);
     /* (!) Nothing waits from here to the job's start: the nodes have its time by now. */
-    if (start_job(&in) < 0) {
+    if (inner_start_job(&in) < 0) {
         say("%s: fork: %s", g->plan->name, strerror(errno));
         due_take_back(g);
-        end_without_job(g, EXIT_FAILED);
+        inner_end_without_job(g, EXIT_FAILED);
     }
     streams_let_go();
     cgroup_sweep(&g->cgroup);
 
-    if (!watch(&in)) {
+    if (!inner_watch(&in)) {
         guardian_say_left(g);
         g->shared->exit_code = in.lost ? EXIT_LOST : EXIT_FAILED;
         atomic_store(&g->shared->gave_up, 1);
         _exit(g->shared->exit_code);
     }
-    g->shared->exit_code = exit_code(&in);
+    g->shared->exit_code = inner_exit_code(&in);
     g->shared->job_status = in.job ? -1 : in.job_status;
     atomic_store(&g->shared->reaped, 1);
-    say_how_it_ended(&in);
+    inner_say_how_it_ended(&in);
     guardian_release(g);
     if (g->peer_gone) /* else the other guardian does so meanwhile */
         cgroup_remove(&g->cgroup);

@@ -23,7 +23,7 @@ struct outer {
     bool told_to_end;  /* a signal came after the inner guardian was gone */
 };
 
-static void on_reaped(pid_t pid, int status, void *arg)
+static void outer_on_reaped(pid_t pid, int status, void *arg)
 {
     struct outer *out = arg;
 
@@ -36,7 +36,7 @@ static void on_reaped(pid_t pid, int status, void *arg)
         out->g->witness.pid = 0;
 }
 
-static void forward_signals(struct outer *out)
+static void outer_forward_signals(struct outer *out)
 {
     struct guardian *g = out->g;
     struct signalfd_siginfo info;
@@ -59,7 +59,7 @@ static void forward_signals(struct outer *out)
 
 /* The job was stopped from the terminal: the shell waits to see this process stopped, too. The
  * inner guardian goes on watching the lease. */
-static void hear(const struct outer *out)
+static void outer_hear(const struct outer *out)
 {
     int word;
 
@@ -69,7 +69,7 @@ static void hear(const struct outer *out)
 }
 
 /* The inner guardian acts 0.02 T earlier. If it did not, this one does. */
-static void back_up_stop(struct outer *out)
+static void outer_back_up_stop(struct outer *out)
 {
     struct guardian *g = out->g;
     int mine = 0;
@@ -85,7 +85,7 @@ static void back_up_stop(struct outer *out)
 
 /* An inner guardian that has not reaped the tree halfway between KILL and V, and has made no pass of killing for as long, is killed: its
  * children become ours. */
-static void back_up_kill(struct outer *out, int64_t now_ns)
+static void outer_back_up_kill(struct outer *out, int64_t now_ns)
 {
     struct guardian *g = out->g;
     int64_t since_ns = atomic_load(&g->shared->hunted_ns);
@@ -100,7 +100,7 @@ static void back_up_kill(struct outer *out, int64_t now_ns)
 }
 
 /* Only the inner guardian's release is left. */
-static void await_release(struct outer *out, int64_t now_ns)
+static void outer_await_release(struct outer *out, int64_t now_ns)
 {
     struct guardian *g = out->g;
 
@@ -117,7 +117,7 @@ static void await_release(struct outer *out, int64_t now_ns)
 }
 
 /* The inner guardian is gone. Returns true when nothing is left to do. */
-static bool after_inner(struct outer *out, int64_t now_ns)
+static bool outer_after_inner(struct outer *out, int64_t now_ns)
 {
     struct guardian *g = out->g;
     bool first;
@@ -132,7 +132,7 @@ static bool after_inner(struct outer *out, int64_t now_ns)
     return guardian_kill_failed(g, now_ns) || (out->told_to_end && g->complained);
 }
 
-static void watch(struct outer *out)
+static void outer_watch(struct outer *out)
 {
     struct guardian *g = out->g;
 
@@ -140,7 +140,7 @@ static void watch(struct outer *out)
         int64_t now_ns = timeline_now_ns(), next_ns;
         enum timeline_phase phase = guardian_judge(g, now_ns);
 
-        out->over = guardian_is_over(g, tree_reap(&g->tree, on_reaped, out), now_ns);
+        out->over = guardian_is_over(g, tree_reap(&g->tree, outer_on_reaped, out), now_ns);
 
         /* Checked after the lease: a lease that the inner guardian has released is not lost. */
         if (atomic_load(&g->shared->reaped))
@@ -148,14 +148,14 @@ static void watch(struct outer *out)
         if (phase != TIMELINE_HELD)
             out->lost = true;
         if (!out->inner) {
-            if (after_inner(out, now_ns))
+            if (outer_after_inner(out, now_ns))
                 return;
         } else if (atomic_load(&g->shared->reaped)) {
-            await_release(out, now_ns);
+            outer_await_release(out, now_ns);
         } else if (phase == TIMELINE_STOP) {
-            back_up_stop(out);
+            outer_back_up_stop(out);
         } else if (phase == TIMELINE_KILL) {
-            back_up_kill(out, now_ns);
+            outer_back_up_kill(out, now_ns);
         }
         next_ns = beat_pass_on(&g->beat, &g->hold, now_ns);
         if (timeline_next(&g->timeline, now_ns) < next_ns)
@@ -165,8 +165,8 @@ static void watch(struct outer *out)
         else if (g->kill_since_ns && g->kill_next_ns < next_ns)
             next_ns = g->kill_next_ns;
         guardian_wait(g, next_ns);
-        forward_signals(out);
-        hear(out);
+        outer_forward_signals(out);
+        outer_hear(out);
     }
 }
 
@@ -176,7 +176,7 @@ int guardian_outer(struct guardian *g, pid_t inner)
     struct guardian_shared *shared = g->shared;
 
     g->tree.spare = inner;
-    g->on_reaped = on_reaped;
+    g->on_reaped = outer_on_reaped;
     g->on_reaped_arg = &out;
     timeline_init(&g->timeline, g->plan->ttl_ns, g->plan->ttl_ns / 50);
     streams_let_go();
@@ -184,12 +184,12 @@ int guardian_outer(struct guardian *g, pid_t inner)
         guardian_own_pages(g);
         atomic_store(&shared->outer_ready, 1);
     }
-    watch(&out);
+    outer_watch(&out);
 
     if (atomic_load(&shared->gave_up))
         return shared->exit_code;
     if (!atomic_load(&shared->reaped) && !out.over &&
-        (!tree_reap(&g->tree, on_reaped, &out) || !cgroup_is_empty(&g->cgroup))) {
+        (!tree_reap(&g->tree, outer_on_reaped, &out) || !cgroup_is_empty(&g->cgroup))) {
         guardian_say_left(g);
         return out.lost ? EXIT_LOST : EXIT_FAILED;
     }

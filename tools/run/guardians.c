@@ -17,21 +17,21 @@
 #include "tools/run/own_pages.h"
 #include "tools/run/say.h"
 
-static int pidfd_open_(pid_t pid)
+static int guardians_pidfd_open_(pid_t pid)
 {
     return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
 /* Asks about this process, and waits for itself, which is no child of its: only a filter of system calls (seccomp) refuses that. The job's
  * tree is killed by the first two calls, and reaped by the last. */
-static bool may_signal(int own_fd)
+static bool guardians_may_signal(int own_fd)
 {
     return kill(getpid(), 0) == 0 && syscall(SYS_pidfd_send_signal, own_fd, 0, NULL, 0) == 0 &&
            (waitpid(getpid(), NULL, WNOHANG) >= 0 || errno == ECHILD);
 }
 
 /* A tracer of both, as `strace -f`, stops them whenever it is stopped itself: by an output that nobody reads, say. */
-static void say_if_traced(const struct guardian *g)
+static void guardians_say_if_traced(const struct guardian *g)
 {
     pid_t tracer = tree_tracer(&g->tree, getpid());
 
@@ -41,7 +41,7 @@ static void say_if_traced(const struct guardian *g)
             g->plan->name, (int)tracer);
 }
 
-static int prepare(struct guardian *g)
+static int guardians_prepare_all(struct guardian *g)
 {
     int links[2];
 
@@ -49,10 +49,10 @@ static int prepare(struct guardian *g)
         return -1;
     g->link_fd = links[0];
     g->inner_link_fd = links[1];
-    g->outer_fd = pidfd_open_(getpid());
+    g->outer_fd = guardians_pidfd_open_(getpid());
     if (g->outer_fd < 0)
         return -1;
-    if (!may_signal(g->outer_fd)) {
+    if (!guardians_may_signal(g->outer_fd)) {
         errno = ENOTSUP;
         return -1;
     }
@@ -61,7 +61,7 @@ static int prepare(struct guardian *g)
     g->timer_fd = timeline_timer();
     if (g->timer_fd < 0 || tree_init(&g->tree, 0) < 0)
         return -1;
-    say_if_traced(g);
+    guardians_say_if_traced(g);
     say_prepare();
     return tree_leave_alone(&g->tree); /* what is there before the job is no part of it */
 }
@@ -70,7 +70,7 @@ static int prepare(struct guardian *g)
  * look at. The limit is a process's, so room here is room in the second guardian. */
 #define LATER_DESCRIPTORS 16
 
-static int look_for_room(int fd)
+static int guardians_look_for_room(int fd)
 {
     int fds[LATER_DESCRIPTORS], count = 0, error;
 
@@ -94,7 +94,7 @@ int guardians_prepare(struct guardian *g, const struct guardian_plan *plan)
         return -1;
     g->pages_at_once = own_pages_at_once(OWN_PAGES_GROUPS, OWN_PAGES_ROOT);
     cgroup_plan(&g->cgroup);
-    if (prepare(g) == 0 && look_for_room(g->link_fd) == 0)
+    if (guardians_prepare_all(g) == 0 && guardians_look_for_room(g->link_fd) == 0)
         return 0;
     error = errno;
     guardians_free(g);
@@ -111,7 +111,7 @@ void guardians_free(struct guardian *g)
 }
 
 /* No job was started: nothing to reap. */
-static int fail(struct guardian *g, const char *what, const char *why)
+static int guardians_fail(struct guardian *g, const char *what, const char *why)
 {
     say("%s: %s%s", g->plan->name, what, why);
     hold_release(&g->hold);
@@ -129,10 +129,10 @@ int guardians_run(struct guardian *g, const struct hold *hold)
     g->group = getpgrp();
     g->session = getsid(0);
     if (hold_tickets(hold, tickets) < 0)
-        return fail(g, "", hf_last_message());
+        return guardians_fail(g, "", hf_last_message());
     inner = fork();
     if (inner < 0)
-        return fail(g, "fork: ", strerror(errno));
+        return guardians_fail(g, "fork: ", strerror(errno));
     if (inner == 0) {
         close(g->link_fd);
         close(g->timer_fd);
@@ -144,7 +144,7 @@ int guardians_run(struct guardian *g, const struct hold *hold)
     witness_begin(&g->witness, g->plan->signals);
     close(g->inner_link_fd);
     close(g->outer_fd);
-    g->peer_fd = pidfd_open_(inner); /* without one its SIGCHLD is enough */
+    g->peer_fd = guardians_pidfd_open_(inner); /* without one its SIGCHLD is enough */
     explicit_bzero(tickets, sizeof(tickets));
     code = guardian_outer(g, inner);
     witness_free(&g->witness);

@@ -18,7 +18,7 @@
 #define TERMINAL_AGAIN_NS (INT64_C(500) * 1000000)
 
 /* A pipe that we have open for writing, too ('<>' of a shell), would never end. O_NONBLOCK is for a descriptor of our own. */
-static void open_pipe_anew(void)
+static void input_open_pipe_anew(void)
 {
     int fd = open("/proc/self/fd/0", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 
@@ -29,7 +29,7 @@ static void open_pipe_anew(void)
 }
 
 /* systemd 248 names the process that it starts; an earlier one gives a variable that all below it have, too. */
-static bool service_manager_called_us(void)
+static bool input_service_manager_called_us(void)
 {
     const char *pid = getenv("SYSTEMD_EXEC_PID");
 
@@ -37,15 +37,15 @@ static bool service_manager_called_us(void)
 }
 
 /* An orphan has another parent than the process that called it, and the kernel does not tell. But a session is inherited, or one's own. */
-static bool is_orphan(pid_t parent)
+static bool input_is_orphan(pid_t parent)
 {
     if (getsid(0) == getsid(parent))
         return false;
-    return getsid(0) != getpid() || (parent == 1 && !service_manager_called_us());
+    return getsid(0) != getpid() || (parent == 1 && !input_service_manager_called_us());
 }
 
 /* Process 0 is a parent in another PID namespace: then until a signal. */
-static int watch_parent(struct input *input)
+static int input_watch_parent(struct input *input)
 {
     pid_t parent = getppid();
 
@@ -55,7 +55,7 @@ static int watch_parent(struct input *input)
         say("cannot watch the process that called this one: %s", strerror(errno));
         return EXIT_FAILED;
     }
-    if (parent && (input->fd < 0 || getppid() != parent || is_orphan(parent)))
+    if (parent && (input->fd < 0 || getppid() != parent || input_is_orphan(parent)))
         return args_usage(
             "hold",
             "the process that called it has ended already; with --no-stdin call it from "
@@ -69,7 +69,7 @@ int input_open(struct input *input, bool no_stdin)
 
     *input = (struct input){.fd = STDIN_FILENO};
     if (no_stdin)
-        return watch_parent(input);
+        return input_watch_parent(input);
     input->terminal = isatty(STDIN_FILENO);
     if (fstat(STDIN_FILENO, &st) < 0 ||
         (!input->terminal && !S_ISFIFO(st.st_mode) && !S_ISSOCK(st.st_mode)))
@@ -79,12 +79,12 @@ int input_open(struct input *input, bool no_stdin)
                           "socket or terminal, and would end at once");
     input->socket = S_ISSOCK(st.st_mode);
     if (S_ISFIFO(st.st_mode))
-        open_pipe_anew();
+        input_open_pipe_anew();
     (void)input_look(input); /* a writer that is gone already is told by no poll() */
     return EXIT_OK;
 }
 
-static ssize_t take(const struct input *input, void *bytes, size_t size)
+static ssize_t input_take(const struct input *input, void *bytes, size_t size)
 {
     struct pollfd fd = {.fd = input->fd, .events = POLLIN};
 
@@ -112,7 +112,7 @@ bool input_look(struct input *input)
     if (input->ended || input->fd < 0)
         return input->ended;
     do
-        got = take(input, bytes, sizeof(bytes));
+        got = input_take(input, bytes, sizeof(bytes));
     while (got < 0 && errno == EINTR);
     if (got > 0)
         input->some = true;

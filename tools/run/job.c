@@ -17,7 +17,7 @@
 
 /* Forks a child directly into the group: to move it in later, the kernel would wait for every fork and exit
  * on the host. Returns as fork(); `ret_inside`: whether that was possible. */
-static pid_t fork_into(const struct cgroup *cgroup, bool *ret_inside)
+static pid_t job_fork_into(const struct cgroup *cgroup, bool *ret_inside)
 {
     struct clone_args args = {.flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD};
     pid_t pid = -1;
@@ -31,7 +31,7 @@ static pid_t fork_into(const struct cgroup *cgroup, bool *ret_inside)
 }
 
 /* What the service manager meant for the process that it started, by its number, is the job's. */
-static void take_manager_words(pid_t run)
+static void job_take_manager_words(pid_t run)
 {
     static const char *const variables[] = {"LISTEN_PID", "WATCHDOG_PID", "SYSTEMD_EXEC_PID"};
     char theirs[16], own[16];
@@ -51,12 +51,12 @@ static void take_manager_words(pid_t run)
 
 /* The new process waits at the gate until the caller is in a session of its own: a process of the job must never see both guardians in
  * one process group. */
-static int make_gate(const struct job_start *start)
+static int job_make_gate(const struct job_start *start)
 {
     return start->leave_session ? eventfd(0, EFD_CLOEXEC) : -1;
 }
 
-static void open_gate(int gate)
+static void job_open_gate(int gate)
 {
     static const uint64_t one = 1;
     ssize_t written;
@@ -69,7 +69,7 @@ static void open_gate(int gate)
     close(gate);
 }
 
-static void pass_gate(int gate)
+static void job_pass_gate(int gate)
 {
     uint64_t one;
     ssize_t got = gate < 0 ? 0 : read(gate, &one, sizeof(one));
@@ -79,18 +79,18 @@ static void pass_gate(int gate)
 
 int job_start(const struct job_start *start, pid_t *ret_pid, bool *ret_inside)
 {
-    int gate = make_gate(start);
+    int gate = job_make_gate(start);
     pid_t parent = getpid(), run = getppid();
     bool inside;
     pid_t pid;
 
     if (start->leave_session && gate < 0)
         return -1;
-    pid = fork_into(start->cgroup, &inside);
+    pid = job_fork_into(start->cgroup, &inside);
     if (pid != 0) {
         if (pid > 0 && start->own_group)
             (void)setpgid(pid, pid); /* both do it: neither may rely on the other to be first */
-        open_gate(gate);
+        job_open_gate(gate);
     }
     if (pid < 0)
         return -1;
@@ -105,13 +105,13 @@ int job_start(const struct job_start *start, pid_t *ret_pid, bool *ret_inside)
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (getppid() != parent)
         _exit(EXIT_FAILED);
-    pass_gate(gate);
+    job_pass_gate(gate);
     if (!inside)
         cgroup_enter(start->cgroup);
     if (start->output_to_stderr)
         dup2(STDERR_FILENO, STDOUT_FILENO);
     else
-        take_manager_words(run);
+        job_take_manager_words(run);
     signals_give_back(start->signals);
     if (start->no_new_privs)
         (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); /* never fails (Linux 3.5) */

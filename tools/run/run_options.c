@@ -159,8 +159,8 @@ void run_options_help(enum run_options_of command)
 }
 
 /* A span for the agent: at least 1 ms, and it must fit the wire. */
-static int positive_span(const struct run_options *run, const char *option, const char *text,
-                         int64_t *ret_ms)
+static int run_options_positive_span(const struct run_options *run, const char *option,
+                                     const char *text, int64_t *ret_ms)
 {
     int64_t ms;
 
@@ -175,9 +175,10 @@ static int positive_span(const struct run_options *run, const char *option, cons
     return EXIT_OK;
 }
 
-static int heartbeat_span(const struct run_options *run, const char *text, int64_t *ret_ms)
+static int run_options_heartbeat_span(const struct run_options *run, const char *text,
+                                      int64_t *ret_ms)
 {
-    int code = positive_span(run, "--heartbeat", text, ret_ms);
+    int code = run_options_positive_span(run, "--heartbeat", text, ret_ms);
 
     if (code == EXIT_OK && *ret_ms < BEAT_LEAST_MS)
         return args_usage(words[run->command], "give --heartbeat at least %dms, not %s",
@@ -185,8 +186,8 @@ static int heartbeat_span(const struct run_options *run, const char *text, int64
     return code;
 }
 
-static int whole_number(const struct run_options *run, const char *option, const char *text,
-                        int least, int most, int *ret_number)
+static int run_options_whole_number(const struct run_options *run, const char *option,
+                                    const char *text, int least, int most, int *ret_number)
 {
     uint64_t number;
 
@@ -197,7 +198,7 @@ static int whole_number(const struct run_options *run, const char *option, const
     return EXIT_OK;
 }
 
-static int add_name(struct run_options *run, const char *name)
+static int run_options_add_name(struct run_options *run, const char *name)
 {
     const char *problem = args_name_problem(name);
     char shown[TEXT_NAME_SIZE];
@@ -214,7 +215,7 @@ static int add_name(struct run_options *run, const char *name)
     return EXIT_OK;
 }
 
-static int set_mode(struct run_options *run, enum run_mode mode)
+static int run_options_set_mode(struct run_options *run, enum run_mode mode)
 {
     if (run->mode && run->mode != mode)
         return args_usage(words[run->command], "give --shared or --exclusive, not both");
@@ -222,7 +223,7 @@ static int set_mode(struct run_options *run, enum run_mode mode)
     return EXIT_OK;
 }
 
-static int parse_option(struct run_options *run, int option)
+static int run_options_parse_option(struct run_options *run, int option)
 {
     switch (option) {
     case 'n':
@@ -236,9 +237,10 @@ static int parse_option(struct run_options *run, int option)
                               "give --wait a time like 30s, 500ms or 5m: '%s' is none", optarg);
         return EXIT_OK;
     case 'E':
-        return whole_number(run, "--conflict-exit-code", optarg, 0, 255, &run->busy_code);
+        return run_options_whole_number(run, "--conflict-exit-code", optarg, 0, 255,
+                                        &run->busy_code);
     case 't':
-        return positive_span(run, "--ttl", optarg, &run->ttl_ms);
+        return run_options_positive_span(run, "--ttl", optarg, &run->ttl_ms);
     case 's':
         if (args_signal(optarg, &run->stop_signal) != HF_OK)
             return args_usage(words[run->command],
@@ -246,16 +248,16 @@ static int parse_option(struct run_options *run, int option)
                               optarg);
         return EXIT_OK;
     case OPT_MAX_HOLD:
-        return positive_span(run, "--max-hold", optarg, &run->max_hold_ms);
+        return run_options_positive_span(run, "--max-hold", optarg, &run->max_hold_ms);
     case OPT_ONCE_PER:
-        return positive_span(run, "--once-per", optarg, &run->once_per_ms);
+        return run_options_positive_span(run, "--once-per", optarg, &run->once_per_ms);
     case OPT_DONE_CODE:
-        return whole_number(run, "--done-exit-code", optarg, 0, 255, &run->done_code);
+        return run_options_whole_number(run, "--done-exit-code", optarg, 0, 255, &run->done_code);
     case OPT_RETRY_FAILED:
         run->retry_failed = true;
         return EXIT_OK;
     case OPT_HEARTBEAT:
-        return heartbeat_span(run, optarg, &run->heartbeat_ms);
+        return run_options_heartbeat_span(run, optarg, &run->heartbeat_ms);
     case OPT_ON_LOST:
         run->on_lost = optarg;
         return EXIT_OK;
@@ -268,13 +270,13 @@ static int parse_option(struct run_options *run, int option)
         run->agent = optarg;
         return EXIT_OK;
     case OPT_ALSO:
-        return add_name(run, optarg);
+        return run_options_add_name(run, optarg);
     case OPT_SLOTS:
-        return whole_number(run, "--slots", optarg, 1, HF_SET_MAX, &run->slots);
+        return run_options_whole_number(run, "--slots", optarg, 1, HF_SET_MAX, &run->slots);
     case OPT_SHARED:
-        return set_mode(run, RUN_SHARED);
+        return run_options_set_mode(run, RUN_SHARED);
     case OPT_EXCLUSIVE:
-        return set_mode(run, RUN_EXCLUSIVE);
+        return run_options_set_mode(run, RUN_EXCLUSIVE);
     case OPT_NO_NEW_PRIVS:
         run->no_new_privs = true;
         return EXIT_OK;
@@ -295,7 +297,8 @@ static int parse_option(struct run_options *run, int option)
 }
 
 /* The options of the command for getopt: `ret_long` has room for all, `ret_short` for two bytes of each. */
-static void getopt_options(enum run_options_of command, struct option *ret_long, char *ret_short)
+static void run_options_getopt_options(enum run_options_of command, struct option *ret_long,
+                                       char *ret_short)
 {
     size_t count = 0, used = 0;
 
@@ -314,14 +317,14 @@ static void getopt_options(enum run_options_of command, struct option *ret_long,
     ret_short[used] = '\0';
 }
 
-static int parse_options(struct run_options *run, int argc, char **argv, bool *ret_help)
+static int run_options_parse_options(struct run_options *run, int argc, char **argv, bool *ret_help)
 {
     static char programs[][16] = {[OF_RUN] = "holdfast run", [OF_HOLD] = "holdfast hold"};
     struct option options[ROWS + 1];
     char letters[2 * ROWS + 2];
     int option, code;
 
-    getopt_options(run->command, options, letters);
+    run_options_getopt_options(run->command, options, letters);
     argv[0] = programs[run->command]; /* getopt's messages begin with it */
     optind = 0;                       /* parse this argv from its start */
     while ((option = getopt_long(argc, argv, letters, options, NULL)) != -1) {
@@ -329,7 +332,7 @@ static int parse_options(struct run_options *run, int argc, char **argv, bool *r
             *ret_help = true;
             return EXIT_OK;
         }
-        code = parse_option(run, option);
+        code = run_options_parse_option(run, option);
         if (code != EXIT_OK)
             return code;
     }
@@ -338,7 +341,7 @@ static int parse_options(struct run_options *run, int argc, char **argv, bool *r
 
 /* "run -- NAME COMMAND" and "run -- COMMAND": the '--' is before COMMAND, and what follows it would be taken for NAME. (!) Of a name that
  * begins with a '-', and where another '--' follows, it is meant. */
-static int check_dashes(int argc, char **argv)
+static int run_options_check_dashes(int argc, char **argv)
 {
     char shown[TEXT_NAME_SIZE];
     const char *first = argv[optind];
@@ -357,7 +360,7 @@ static int check_dashes(int argc, char **argv)
 }
 
 /* What does not go together. */
-static int check_options(const struct run_options *run)
+static int run_options_check_options(const struct run_options *run)
 {
     if (run->no_wait && run->given_wait)
         return args_usage(words[run->command],
@@ -390,7 +393,7 @@ static int check_options(const struct run_options *run)
 }
 
 /* What stands behind NAME. */
-static int parse_command(struct run_options *run, int count, char **operands)
+static int run_options_parse_command(struct run_options *run, int count, char **operands)
 {
     char shown[TEXT_NAME_SIZE];
 
@@ -418,20 +421,20 @@ int run_options_parse(struct run_options *run, enum run_options_of command, int 
 
     *run = (struct run_options){
         .command = command, .wait_ms = -1, .busy_code = EXIT_BUSY, .stop_signal = SIGTERM};
-    code = parse_options(run, argc, argv, ret_help);
+    code = run_options_parse_options(run, argc, argv, ret_help);
     if (code != EXIT_OK || *ret_help)
         return code;
     if (optind >= argc)
         return args_usage(words[command], "a NAME is missing");
-    code = command == OF_RUN ? check_dashes(argc, argv) : EXIT_OK;
+    code = command == OF_RUN ? run_options_check_dashes(argc, argv) : EXIT_OK;
     if (code == EXIT_OK)
-        code = add_name(run, argv[optind]);
+        code = run_options_add_name(run, argv[optind]);
     if (code != EXIT_OK)
         return code;
     memmove(run->names + 1, run->names, (run->count - 1) * sizeof(run->names[0]));
     run->names[0] = argv[optind++]; /* stays first, even after --also */
-    code = check_options(run);
-    return code == EXIT_OK ? parse_command(run, argc - optind, argv + optind) : code;
+    code = run_options_check_options(run);
+    return code == EXIT_OK ? run_options_parse_command(run, argc - optind, argv + optind) : code;
 }
 
 size_t run_options_leases(const struct run_options *run)

@@ -23,7 +23,7 @@ static unsigned dropped;
 #define AWAY     "\r\033[K" /* to the first column; erases the line */
 #define FLUSH_MS 500        /* what a healthy file does not need, and a hung one does not get */
 
-static void flush(void)
+static void say_flush(void)
 {
     if (say_writer && say_fd >= 0)
         writer_flush(say_fd, FLUSH_MS);
@@ -53,11 +53,11 @@ void say_prepare(void)
         return;
     say_fd = writer_begin(STDERR_FILENO);
     if (say_fd >= 0)
-        (void)atexit(flush);
+        (void)atexit(say_flush);
 }
 
 /* Without a descriptor for the child no lock is asked for: a run only says why it ends. */
-static bool put_without_child(const char *bytes, size_t len)
+static bool say_put_without_child(const char *bytes, size_t len)
 {
     struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
 
@@ -65,29 +65,29 @@ static bool put_without_child(const char *bytes, size_t len)
            write(STDERR_FILENO, bytes, len) >= 0;
 }
 
-static bool put(const char *bytes, size_t len)
+static bool say_put(const char *bytes, size_t len)
 {
     say_prepare();
     if (say_writer && say_fd < 0)
-        return put_without_child(bytes, len);
+        return say_put_without_child(bytes, len);
     if (say_socket || say_writer)
         return send(say_fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
     return write(say_fd, bytes, len) >= 0;
 }
 
-static void put_line(const char *line)
+static void say_put_line(const char *line)
 {
     char note[96];
 
     if (dropped) {
         snprintf(note, sizeof(note), "holdfast: lines that could not be written: %u\n", dropped);
-        if (!put(note, strlen(note))) {
+        if (!say_put(note, strlen(note))) {
             dropped++;
             return;
         }
         dropped = 0;
     }
-    if (!put(line, strlen(line)))
+    if (!say_put(line, strlen(line)))
         dropped++;
 }
 
@@ -104,7 +104,7 @@ void say(const char *format, ...)
     vsnprintf(line + used, sizeof(line) - used - 1, format, args);
     va_end(args);
     strcat(line, "\n");
-    put_line(line);
+    say_put_line(line);
 }
 
 bool say_can_rewrite(void)
@@ -116,7 +116,7 @@ bool say_can_rewrite(void)
 }
 
 /* Whole characters in so many columns. The last column stays free, since some terminals go on in the next line there. */
-static void cut(char *text, int columns)
+static void say_cut(char *text, int columns)
 {
     char *end = text + strlen(text);
 
@@ -142,11 +142,11 @@ void say_rewrite(const char *format, ...)
     if (!line[used] && !rewriting)
         return;
     if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col)
-        cut(line + used, size.ws_col);
+        say_cut(line + used, size.ws_col);
     else
-        cut(line + used, 80);
+        say_cut(line + used, 80);
     rewriting = line[used] != '\0';
-    (void)put(line, strlen(line));
+    (void)say_put(line, strlen(line));
 }
 
 void say_end(void)

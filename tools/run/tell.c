@@ -36,7 +36,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct line *line, const c
 }
 
 /* A JSON string: UTF-8 as it is, other bytes escaped as for people. */
-static void add_string(struct line *line, const char *bytes)
+static void tell_add_string(struct line *line, const char *bytes)
 {
     char escaped[TEXT_NAME_SIZE];
     const char *text = hf_utf8_valid(bytes, strlen(bytes))
@@ -54,18 +54,18 @@ static void add_string(struct line *line, const char *bytes)
     add(line, "\"");
 }
 
-static void add_member(struct line *line, const char *key, const char *text)
+static void tell_add_member(struct line *line, const char *key, const char *text)
 {
     add(line, ",\"%s\":", key);
     if (text && *text)
-        add_string(line, text);
+        tell_add_string(line, text);
     else
         add(line, "null");
 }
 
-static void add_name(struct line *line, const char *name)
+static void tell_add_name(struct line *line, const char *name)
 {
-    add_member(line, "name", name);
+    tell_add_member(line, "name", name);
     if (hf_utf8_valid(name, strlen(name)))
         return;
     add(line, ",\"name_hex\":\"");
@@ -75,7 +75,7 @@ static void add_name(struct line *line, const char *name)
 }
 
 /* With the members of `show --json`. */
-static void add_holder(struct line *line, const struct hf_holder *holder)
+static void tell_add_holder(struct line *line, const struct hf_holder *holder)
 {
     char since[TEXT_INSTANT_SIZE] = "";
     bool known = holder->host[0] || holder->pid;
@@ -87,28 +87,28 @@ static void add_holder(struct line *line, const struct hf_holder *holder)
         add(line, "\"%" PRIu64 "\"", holder->fence);
     else
         add(line, "null");
-    add_member(line, "host", holder->host);
+    tell_add_member(line, "host", holder->host);
     if (known)
         add(line, ",\"pid\":%" PRIu32 ",\"uid\":%" PRIu32, holder->pid, holder->uid);
     else
         add(line, ",\"pid\":null,\"uid\":null");
-    add_member(line, "command", holder->command);
-    add_member(line, "note", holder->note);
-    add_member(line, "since", since);
+    tell_add_member(line, "command", holder->command);
+    tell_add_member(line, "note", holder->note);
+    tell_add_member(line, "since", since);
     add(line, "}");
 }
 
-static void add_json(struct line *line, const struct tell_event *event)
+static void tell_add_json(struct line *line, const struct tell_event *event)
 {
     add(line, "{\"event\":\"%s\"", event->event);
     if (event->name)
-        add_name(line, event->name);
+        tell_add_name(line, event->name);
     if (event->fence)
         add(line, ",\"fence\":\"%" PRIu64 "\"", event->fence);
     if (event->ttl_ms)
         add(line, ",\"ttl_ms\":%" PRId64, event->ttl_ms);
     if (event->reason)
-        add_member(line, "reason", event->reason);
+        tell_add_member(line, "reason", event->reason);
     if (event->remaining_ms >= 0)
         add(line, ",\"remaining_ms\":%" PRId64, event->remaining_ms);
     if (event->waiting && event->place)
@@ -116,14 +116,14 @@ static void add_json(struct line *line, const struct tell_event *event)
     else if (event->waiting)
         add(line, ",\"place\":null");
     if (event->waiting && event->holder)
-        add_holder(line, event->holder);
+        tell_add_holder(line, event->holder);
     else if (event->waiting)
         add(line, ",\"holder\":null");
     add(line, "}\n");
 }
 
 /* The event, the fence if it has one, the name, and the rest for people. */
-static void add_words(struct line *line, const struct tell_event *event)
+static void tell_add_words(struct line *line, const struct tell_event *event)
 {
     char shown[TEXT_NAME_SIZE], span[TEXT_SPAN_SIZE];
 
@@ -145,9 +145,9 @@ size_t tell_line(char out[TELL_LINE_SIZE], const struct tell_event *event, bool 
     struct line line = {.out = out};
 
     if (json)
-        add_json(&line, event);
+        tell_add_json(&line, event);
     else
-        add_words(&line, event);
+        tell_add_words(&line, event);
     return line.used;
 }
 
@@ -179,7 +179,7 @@ void tell_init(struct tell *tell, bool json)
 }
 
 /* Where the descriptor could not be made non-blocking: a pipe that is writable takes PIPE_BUF bytes at once. */
-static bool writable(const struct tell *tell)
+static bool tell_writable(const struct tell *tell)
 {
     struct pollfd fd = {.fd = tell->fd, .events = POLLOUT};
 
@@ -188,7 +188,7 @@ static bool writable(const struct tell *tell)
 
 void tell_flush(struct tell *tell)
 {
-    while (tell->used && tell->fd >= 0 && writable(tell)) {
+    while (tell->used && tell->fd >= 0 && tell_writable(tell)) {
         size_t most = tell->used < PIPE_BUF ? tell->used : PIPE_BUF;
         ssize_t written = tell->socket
                               ? send(tell->fd, tell->pending, most, MSG_DONTWAIT | MSG_NOSIGNAL)

@@ -35,7 +35,7 @@ struct tree_process {
 };
 
 /* In the /proc of an outer PID namespace we have two numbers, and our own may be somebody else's there. 0, or -1 with errno. */
-static int check_shows_us(int proc)
+static int tree_check_shows_us(int proc)
 {
     char line[256], *rest;
     long number = 0;
@@ -74,7 +74,7 @@ int tree_init(struct tree *tree, pid_t spare)
         return -1;
     tree->proc = opendir("/proc");
     tree->processes = calloc(FIRST_CAPACITY, sizeof(*tree->processes));
-    if (!tree->proc || !tree->processes || check_shows_us(dirfd(tree->proc)) < 0) {
+    if (!tree->proc || !tree->processes || tree_check_shows_us(dirfd(tree->proc)) < 0) {
         error = errno;
         tree_free(tree);
         errno = error;
@@ -96,7 +96,7 @@ void tree_free(struct tree *tree)
     tree->other_count = 0;
 }
 
-static bool read_stat(int proc, pid_t pid, struct tree_process *process)
+static bool tree_read_stat(int proc, pid_t pid, struct tree_process *process)
 {
     struct process_stat stat;
 
@@ -110,27 +110,27 @@ static bool read_stat(int proc, pid_t pid, struct tree_process *process)
     return true;
 }
 
-static int by_pid(const void *a, const void *b)
+static int tree_by_pid(const void *a, const void *b)
 {
     const struct tree_process *x = a, *y = b;
 
     return (x->pid > y->pid) - (x->pid < y->pid);
 }
 
-static struct tree_process *find(struct tree *tree, size_t count, pid_t pid)
+static struct tree_process *tree_find(struct tree *tree, size_t count, pid_t pid)
 {
     struct tree_process key = {.pid = pid};
 
-    return bsearch(&key, tree->processes, count, sizeof(key), by_pid);
+    return bsearch(&key, tree->processes, count, sizeof(key), tree_by_pid);
 }
 
-static bool is_child(pid_t pid)
+static bool tree_is_child(pid_t pid)
 {
     return waitid(P_PID, (id_t)pid, &(siginfo_t){0}, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0;
 }
 
 /* Of ours, and not reaped yet. Where we get little of the processor there are thousands, and /proc takes ten times as long for each. */
-static bool is_dead_child(pid_t pid)
+static bool tree_is_dead_child(pid_t pid)
 {
     siginfo_t info = {0};
 
@@ -138,17 +138,17 @@ static bool is_dead_child(pid_t pid)
            info.si_pid != 0;
 }
 
-static bool read_process(const struct tree *tree, pid_t pid, struct tree_process *process)
+static bool tree_read_process(const struct tree *tree, pid_t pid, struct tree_process *process)
 {
-    if (!is_dead_child(pid))
-        return read_stat(dirfd(tree->proc), pid, process);
+    if (!tree_is_dead_child(pid))
+        return tree_read_stat(dirfd(tree->proc), pid, process);
     *process =
         (struct tree_process){.pid = pid, .parent = tree->root, .start = ULLONG_MAX, .state = 'Z'};
     return true;
 }
 
 /* Reads all processes, sorted by pid. Returns their number, or -1. */
-static ssize_t scan(struct tree *tree)
+static ssize_t tree_scan(struct tree *tree)
 {
     struct dirent *entry;
     size_t count = 0;
@@ -169,16 +169,16 @@ static ssize_t scan(struct tree *tree)
             tree->capacity = capacity;
         }
         /* NOLINTNEXTLINE(cert-err34-c): the kernel writes numbers that fit. */
-        if (read_process(tree, (pid_t)atoi(entry->d_name), &tree->processes[count]))
+        if (tree_read_process(tree, (pid_t)atoi(entry->d_name), &tree->processes[count]))
             count++;
     }
     if (count == 0)
         return -1;
-    qsort(tree->processes, count, sizeof(*tree->processes), by_pid);
+    qsort(tree->processes, count, sizeof(*tree->processes), tree_by_pid);
     return (ssize_t)count;
 }
 
-static bool is_other(const struct tree *tree, pid_t pid)
+static bool tree_is_other(const struct tree *tree, pid_t pid)
 {
     for (size_t i = 0; i < tree->other_count; i++)
         if (tree->others[i] == pid)
@@ -194,7 +194,7 @@ struct children {
 };
 
 /* Thousands are nearly all dead, and the living are the newest. */
-static void drop_first(struct children *children)
+static void tree_drop_first(struct children *children)
 {
     const char *half = children->text + children->size / 2, *space = strchr(half, ' ');
 
@@ -204,20 +204,20 @@ static void drop_first(struct children *children)
         memmove(children->text, space + 1, children->size);
 }
 
-static void add_child(struct children *children, pid_t pid)
+static void tree_add_child(struct children *children, pid_t pid)
 {
     char text[16];
     int length = snprintf(text, sizeof(text), "%d ", (int)pid);
 
     if (children->size + (size_t)length >= children->room)
-        drop_first(children);
+        tree_drop_first(children);
     memcpy(children->text + children->size, text, (size_t)length + 1);
     children->size += (size_t)length;
 }
 
 /* (!) Without a descriptor, which the job's user may have taken from us, and without CONFIG_PROC_CHILDREN: of each number that /proc lists
  * the kernel says whether it is a child of ours. Theirs become ours when they are killed. */
-static void find_children(const struct tree *tree, struct children *children)
+static void tree_find_children(const struct tree *tree, struct children *children)
 {
     struct dirent *entry;
 
@@ -226,12 +226,12 @@ static void find_children(const struct tree *tree, struct children *children)
         /* NOLINTNEXTLINE(cert-err34-c): the kernel writes numbers that fit. */
         pid_t pid = isdigit((unsigned char)entry->d_name[0]) ? (pid_t)atoi(entry->d_name) : 0;
 
-        if (pid > 0 && is_child(pid))
-            add_child(children, pid);
+        if (pid > 0 && tree_is_child(pid))
+            tree_add_child(children, pid);
     }
 }
 
-static bool read_children(const struct tree *tree, pid_t parent, struct children *children)
+static bool tree_read_children(const struct tree *tree, pid_t parent, struct children *children)
 {
     char path[48];
     ssize_t got;
@@ -243,7 +243,7 @@ static bool read_children(const struct tree *tree, pid_t parent, struct children
     snprintf(path, sizeof(path), "%d/task/%d/children", (int)parent, (int)parent);
     fd = openat(dirfd(tree->proc), path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && parent == tree->root)
-        find_children(tree, children);
+        tree_find_children(tree, children);
     if (fd < 0)
         return parent == tree->root;
     while ((got = read(fd, children->text + children->size, children->room - 1 - children->size)) >
@@ -251,7 +251,7 @@ static bool read_children(const struct tree *tree, pid_t parent, struct children
         children->size += (size_t)got;
         children->text[children->size] = '\0';
         if (children->size == children->room - 1)
-            drop_first(children);
+            tree_drop_first(children);
     }
     close(fd);
     children->text[children->size] = '\0';
@@ -259,17 +259,17 @@ static bool read_children(const struct tree *tree, pid_t parent, struct children
 }
 
 /* Of this process, until the next call; `text`: static, since it is large, and one thread kills. */
-static struct children own_children(const struct tree *tree)
+static struct children tree_own_children(const struct tree *tree)
 {
     static char text[CHILDREN_BYTES];
     struct children children = {.text = text, .room = sizeof(text)};
 
-    (void)read_children(tree, tree->root, &children);
+    (void)tree_read_children(tree, tree->root, &children);
     return children;
 }
 
 /* The pid that ends before `*end`, which moves back to its beginning; 0: there is none. */
-static pid_t child_before(const struct children *children, size_t *end)
+static pid_t tree_child_before(const struct children *children, size_t *end)
 {
     size_t at = *end;
     pid_t pid;
@@ -283,7 +283,7 @@ static pid_t child_before(const struct children *children, size_t *end)
     return pid;
 }
 
-static int add_other(struct tree *tree, pid_t pid)
+static int tree_add_other(struct tree *tree, pid_t pid)
 {
     pid_t *more = realloc(tree->others, (tree->other_count + 1) * sizeof(*more));
 
@@ -296,7 +296,7 @@ static int add_other(struct tree *tree, pid_t pid)
 
 int tree_leave_alone(struct tree *tree)
 {
-    struct children children = own_children(tree);
+    struct children children = tree_own_children(tree);
     size_t end = children.size;
     pid_t pid;
     int rc = 0;
@@ -304,16 +304,16 @@ int tree_leave_alone(struct tree *tree)
     errno = E2BIG;
     if (children.cut)
         return -1;
-    while (rc == 0 && (pid = child_before(&children, &end)))
-        rc = add_other(tree, pid);
+    while (rc == 0 && (pid = tree_child_before(&children, &end)))
+        rc = tree_add_other(tree, pid);
     return rc;
 }
 
 /* Marks the descendants of the root. A parent is older than its child: a younger "parent" has only
  * reused the pid of a dead one. */
-static void mark(struct tree *tree, size_t count)
+static void tree_mark(struct tree *tree, size_t count)
 {
-    struct tree_process *root = find(tree, count, tree->root);
+    struct tree_process *root = tree_find(tree, count, tree->root);
     bool more = root != NULL;
 
     if (root)
@@ -323,9 +323,9 @@ static void mark(struct tree *tree, size_t count)
         for (size_t i = 0; i < count; i++) {
             struct tree_process *child = &tree->processes[i], *parent;
 
-            if (child->ours || (child->parent == tree->root && is_other(tree, child->pid)))
+            if (child->ours || (child->parent == tree->root && tree_is_other(tree, child->pid)))
                 continue;
-            parent = find(tree, count, child->parent);
+            parent = tree_find(tree, count, child->parent);
             if (parent && parent->ours && parent->start <= child->start)
                 more = child->ours = true;
         }
@@ -335,7 +335,7 @@ static void mark(struct tree *tree, size_t count)
 }
 
 /* 0, or an errno. ESRCH: it is gone. */
-static int signal_process(int proc, const struct tree_process *process, int signal)
+static int tree_signal_process(int proc, const struct tree_process *process, int signal)
 {
     struct tree_process again;
     int error = 0, fd = (int)syscall(SYS_pidfd_open, process->pid, 0);
@@ -343,7 +343,7 @@ static int signal_process(int proc, const struct tree_process *process, int sign
     if (fd < 0 && errno != EMFILE && errno != ENFILE && errno != ENOSYS)
         return errno;
     /* With the pidfd the pid can no longer be reused; check that it was not reused before. */
-    if (!read_stat(proc, process->pid, &again) || again.start != process->start)
+    if (!tree_read_stat(proc, process->pid, &again) || again.start != process->start)
         error = ESRCH;
     else if (fd >= 0 ? syscall(SYS_pidfd_send_signal, fd, signal, NULL, 0) < 0
                      : kill(process->pid, signal) < 0)
@@ -353,7 +353,7 @@ static int signal_process(int proc, const struct tree_process *process, int sign
     return error;
 }
 
-static void note(struct tree_outcome *outcome, const struct tree_process *process, int error)
+static void tree_note(struct tree_outcome *outcome, const struct tree_process *process, int error)
 {
     if (outcome->living < TREE_SOME) {
         outcome->some[outcome->living].pid = process->pid;
@@ -371,20 +371,20 @@ static void note(struct tree_outcome *outcome, const struct tree_process *proces
     memcpy(outcome->stubborn.command, process->command, sizeof(outcome->stubborn.command));
 }
 
-static bool is_spared(const struct tree *tree, pid_t pid)
+static bool tree_is_spared(const struct tree *tree, pid_t pid)
 {
-    return pid == tree->spare || is_other(tree, pid);
+    return pid == tree->spare || tree_is_other(tree, pid);
 }
 
 /* Our children that the scan has not found, for want of a descriptor. The number of each is its own until we reap it. */
-static void signal_unseen(struct tree *tree, size_t count, int signal)
+static void tree_signal_unseen(struct tree *tree, size_t count, int signal)
 {
-    struct children children = own_children(tree);
+    struct children children = tree_own_children(tree);
     size_t end = children.size;
     pid_t pid;
 
-    while ((pid = child_before(&children, &end))) {
-        if (is_spared(tree, pid) || find(tree, count, pid))
+    while ((pid = tree_child_before(&children, &end))) {
+        if (tree_is_spared(tree, pid) || tree_find(tree, count, pid))
             continue;
         (void)kill(pid, signal);
         if (signal != SIGKILL)
@@ -395,24 +395,24 @@ static void signal_unseen(struct tree *tree, size_t count, int signal)
 int tree_signal(struct tree *tree, int signal, struct tree_outcome *ret_outcome)
 {
     struct tree_outcome outcome = {0};
-    ssize_t count = scan(tree);
+    ssize_t count = tree_scan(tree);
 
     if (signal)
-        signal_unseen(tree, count < 0 ? 0 : (size_t)count, signal);
+        tree_signal_unseen(tree, count < 0 ? 0 : (size_t)count, signal);
     if (count < 0)
         return -1;
-    mark(tree, (size_t)count);
+    tree_mark(tree, (size_t)count);
     for (ssize_t i = 0; i < count; i++) {
         const struct tree_process *process = &tree->processes[i];
         int error;
 
         if (!process->ours || !process->alive || process->pid == tree->spare)
             continue;
-        error = signal ? signal_process(dirfd(tree->proc), process, signal) : 0;
+        error = signal ? tree_signal_process(dirfd(tree->proc), process, signal) : 0;
         if (signal && signal != SIGKILL)
-            (void)signal_process(dirfd(tree->proc), process, SIGCONT);
+            (void)tree_signal_process(dirfd(tree->proc), process, SIGCONT);
         if (error != ESRCH)
-            note(&outcome, process, error);
+            tree_note(&outcome, process, error);
     }
     if (ret_outcome)
         *ret_outcome = outcome;
@@ -421,7 +421,7 @@ int tree_signal(struct tree *tree, int signal, struct tree_outcome *ret_outcome)
 
 /* Made within the tree, and entered only by fork: killed as a whole, which no fork escapes. In the session that we began in
  * others may have groups, too. The group cannot be another's by now, since `child` is in it and we have not reaped it. */
-static bool group_is_ours(const struct tree *tree, pid_t child, pid_t session, pid_t group)
+static bool tree_group_is_ours(const struct tree *tree, pid_t child, pid_t session, pid_t group)
 {
     if (session <= 0 || group <= 0 || group == getpgrp())
         return false;
@@ -430,16 +430,16 @@ static bool group_is_ours(const struct tree *tree, pid_t child, pid_t session, p
 
 /* The dead are passed over quickly: there may be thousands, which wait for us to reap them. One of the tree's group still tells that the
  * group is ours. The session is read before the group, since a process cannot return to ours. `killed`: the group that was killed last. */
-static void kill_child(const struct tree *tree, pid_t child, pid_t *killed)
+static void tree_kill_child(const struct tree *tree, pid_t child, pid_t *killed)
 {
-    bool dead = is_dead_child(child), whole;
+    bool dead = tree_is_dead_child(child), whole;
     pid_t session, group;
 
     if (dead && (!tree->group || *killed == tree->group))
         return;
     session = getsid(child);
     group = getpgid(child);
-    whole = group_is_ours(tree, child, session, group);
+    whole = tree_group_is_ours(tree, child, session, group);
     if (dead && (!whole || group != tree->group))
         return;
     (void)setpriority(PRIO_PROCESS, (id_t)child, -20); /* so that it dies faster; if permitted */
@@ -452,7 +452,7 @@ static void kill_child(const struct tree *tree, pid_t child, pid_t *killed)
 }
 
 /* Kills the children of one process and, to some depth, theirs. */
-static void kill_below(const struct tree *tree, pid_t parent, int depth)
+static void tree_kill_below(const struct tree *tree, pid_t parent, int depth)
 {
     char text[BELOW_BYTES];
     struct children children = {.text = text, .room = sizeof(text)};
@@ -460,31 +460,32 @@ static void kill_below(const struct tree *tree, pid_t parent, int depth)
     size_t end;
     pid_t pid;
 
-    if (!read_children(tree, parent, &children))
+    if (!tree_read_children(tree, parent, &children))
         return;
-    for (end = children.size; (pid = child_before(&children, &end));) {
-        if (!read_stat(dirfd(tree->proc), pid, &child) || child.parent != parent || !child.alive)
+    for (end = children.size; (pid = tree_child_before(&children, &end));) {
+        if (!tree_read_stat(dirfd(tree->proc), pid, &child) || child.parent != parent ||
+            !child.alive)
             continue;
-        (void)signal_process(dirfd(tree->proc), &child, SIGKILL);
+        (void)tree_signal_process(dirfd(tree->proc), &child, SIGKILL);
         if (depth > 1)
-            kill_below(tree, pid, depth - 1);
+            tree_kill_below(tree, pid, depth - 1);
     }
 }
 
 /* With others' children there is always a child left. What dies stays a child until we reap it, so all of the tree is below one that is seen. */
-static bool only_others_are_left(const struct tree *tree)
+static bool tree_only_others_are_left(const struct tree *tree)
 {
-    struct children children = own_children(tree);
+    struct children children = tree_own_children(tree);
     size_t end = children.size;
     pid_t pid;
 
-    while ((pid = child_before(&children, &end)))
-        if (!is_other(tree, pid))
+    while ((pid = tree_child_before(&children, &end)))
+        if (!tree_is_other(tree, pid))
             return false;
     return !children.cut;
 }
 
-static bool reap_other(struct tree *tree, pid_t pid, int status)
+static bool tree_reap_other(struct tree *tree, pid_t pid, int status)
 {
     for (size_t i = 0; i < tree->other_count; i++) {
         if (tree->others[i] != pid)
@@ -498,7 +499,7 @@ static bool reap_other(struct tree *tree, pid_t pid, int status)
 
 /* Reaps the dead, but some at a time: they may come as fast as they are reaped, and whoever reaps has more to do. Returns whether
  * there is no child at all. */
-static bool reap(struct tree *tree, tree_reaped_fn *fn, void *arg)
+static bool tree_reap_children(struct tree *tree, tree_reaped_fn *fn, void *arg)
 {
     tree->more = false;
     for (int i = 0; i < REAPED_AT_ONCE; i++) {
@@ -507,7 +508,7 @@ static bool reap(struct tree *tree, tree_reaped_fn *fn, void *arg)
 
         if (pid == 0)
             return false;
-        if (pid > 0 && !reap_other(tree, pid, status))
+        if (pid > 0 && !tree_reap_other(tree, pid, status))
             fn(pid, status, arg);
         else if (pid < 0 && errno != EINTR)
             return errno == ECHILD;
@@ -518,8 +519,8 @@ static bool reap(struct tree *tree, tree_reaped_fn *fn, void *arg)
 
 bool tree_reap(struct tree *tree, tree_reaped_fn *fn, void *arg)
 {
-    return reap(tree, fn, arg) ||
-           (tree->other_count > 0 && !tree->more && !tree->spare && only_others_are_left(tree));
+    return tree_reap_children(tree, fn, arg) || (tree->other_count > 0 && !tree->more &&
+                                                 !tree->spare && tree_only_others_are_left(tree));
 }
 
 pid_t tree_tracer(const struct tree *tree, pid_t pid)
@@ -542,21 +543,22 @@ pid_t tree_tracer(const struct tree *tree, pid_t pid)
 
 bool tree_is_traced(const struct tree *tree, struct tree_traced *ret_traced)
 {
-    struct children children = own_children(tree);
+    struct children children = tree_own_children(tree);
     struct tree_process dead = {0}, tracer = {0};
     size_t end;
     pid_t pid;
 
     if (tree->spare || tree->more || children.cut)
         return false;
-    for (end = children.size; (pid = child_before(&children, &end));)
-        if (!is_other(tree, pid) && (!read_stat(dirfd(tree->proc), pid, &dead) || dead.alive))
+    for (end = children.size; (pid = tree_child_before(&children, &end));)
+        if (!tree_is_other(tree, pid) &&
+            (!tree_read_stat(dirfd(tree->proc), pid, &dead) || dead.alive))
             return false;
     if (!dead.pid)
         return false;
     *ret_traced = (struct tree_traced){.pid = dead.pid, .tracer = tree_tracer(tree, dead.pid)};
     if (ret_traced->tracer)
-        (void)read_stat(dirfd(tree->proc), ret_traced->tracer, &tracer);
+        (void)tree_read_stat(dirfd(tree->proc), ret_traced->tracer, &tracer);
     memcpy(ret_traced->command, dead.command, sizeof(dead.command));
     memcpy(ret_traced->tracer_command, tracer.command, sizeof(tracer.command));
     return true;
@@ -564,18 +566,18 @@ bool tree_is_traced(const struct tree *tree, struct tree_traced *ret_traced)
 
 /* Our own children first, and of these the newest: they alone can leave another before they are found. What is below them may wait for
  * a look at which few are dead. */
-static void kill_children(const struct tree *tree)
+static void tree_kill_children(const struct tree *tree)
 {
-    struct children children = own_children(tree);
+    struct children children = tree_own_children(tree);
     pid_t pid, killed = 0;
     size_t end;
 
-    for (end = children.size; (pid = child_before(&children, &end));)
-        if (!is_spared(tree, pid))
-            kill_child(tree, pid, &killed);
-    for (end = tree->more ? 0 : children.size; (pid = child_before(&children, &end));)
-        if (!is_spared(tree, pid) && !is_dead_child(pid))
-            kill_below(tree, pid, HUNT_DEPTH);
+    for (end = children.size; (pid = tree_child_before(&children, &end));)
+        if (!tree_is_spared(tree, pid))
+            tree_kill_child(tree, pid, &killed);
+    for (end = tree->more ? 0 : children.size; (pid = tree_child_before(&children, &end));)
+        if (!tree_is_spared(tree, pid) && !tree_is_dead_child(pid))
+            tree_kill_below(tree, pid, HUNT_DEPTH);
 }
 
 bool tree_hunt(struct tree *tree, tree_reaped_fn *fn, void *arg)
@@ -583,7 +585,7 @@ bool tree_hunt(struct tree *tree, tree_reaped_fn *fn, void *arg)
     const struct timespec pause = {.tv_nsec = HUNT_PAUSE_NS};
 
     for (int i = 0; i < HUNT_LOOKS; i++) {
-        kill_children(tree);
+        tree_kill_children(tree);
         /* Who is found among many dead has left another by then. */
         tree->more = true;
         for (int k = 0; k < HUNT_REAPS && tree->more; k++)

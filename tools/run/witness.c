@@ -15,7 +15,7 @@
 #define PATIENCE_MS 20 /* for a witness that is stopped */
 
 /* The job's pipes and the session with the agent must end without it. */
-static void keep_only(int link_fd, int signals_fd)
+static void witness_keep_only(int link_fd, int signals_fd)
 {
     unsigned low = (unsigned)(link_fd < signals_fd ? link_fd : signals_fd);
     unsigned high = (unsigned)(link_fd < signals_fd ? signals_fd : link_fd);
@@ -29,13 +29,13 @@ static void keep_only(int link_fd, int signals_fd)
     (void)syscall(SYS_close_range, high + 1, ~0U, 0);
 }
 
-static _Noreturn void answer(int link_fd, const struct signals *signals, pid_t parent)
+static _Noreturn void witness_answer(int link_fd, const struct signals *signals, pid_t parent)
 {
     char question;
 
     (void)prctl(PR_SET_NAME, "holdfast-group");
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    keep_only(link_fd, signals->fd);
+    witness_keep_only(link_fd, signals->fd);
     while (getppid() == parent && read(link_fd, &question, 1) == 1) {
         struct signalfd_siginfo info;
         uint64_t seen = 0;
@@ -58,7 +58,7 @@ void witness_begin(struct witness *witness, const struct signals *signals)
         return;
     witness->pid = fork();
     if (witness->pid == 0)
-        answer(links[1], signals, parent);
+        witness_answer(links[1], signals, parent);
     close(links[1]);
     witness->link_fd = links[0];
     if (witness->pid < 0)

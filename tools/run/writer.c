@@ -16,7 +16,7 @@
 #define AFTER_PARENT_S 5
 
 /* Keeps what it writes to as standard error. */
-static void keep_only(int link_fd, int fd)
+static void writer_keep_only(int link_fd, int fd)
 {
     streams_let_go();
     dup2(fd, STDERR_FILENO);
@@ -24,16 +24,16 @@ static void keep_only(int link_fd, int fd)
     (void)syscall(SYS_close_range, STDERR_FILENO + 2, ~0U, 0); /* Linux 5.9 */
 }
 
-static void end_soon(int sig)
+static void writer_end_soon(int sig)
 {
     (void)sig;
     alarm(AFTER_PARENT_S);
 }
 
 /* It heeds nothing but its parent's end: the other guardian may have some words yet, and a reader who never comes is not waited for. */
-static void take_signals(pid_t parent)
+static void writer_take_signals(pid_t parent)
 {
-    const struct sigaction parent_ends = {.sa_handler = end_soon, .sa_flags = SA_RESTART};
+    const struct sigaction parent_ends = {.sa_handler = writer_end_soon, .sa_flags = SA_RESTART};
     sigset_t blocked;
 
     sigfillset(&blocked);
@@ -44,19 +44,19 @@ static void take_signals(pid_t parent)
     (void)prctl(PR_SET_PDEATHSIG, SIGUSR1, 0, 0, 0);
     sigprocmask(SIG_SETMASK, &blocked, NULL);
     if (getppid() != parent)
-        end_soon(SIGUSR1);
+        writer_end_soon(SIGUSR1);
 }
 
-static _Noreturn void write_all(int link_fd, int fd, pid_t parent)
+static _Noreturn void writer_write_all(int link_fd, int fd, pid_t parent)
 {
     char line[LINE_MAX_BYTES];
     ssize_t got;
 
     (void)prctl(PR_SET_NAME, "holdfast-writer");
-    take_signals(parent);
+    writer_take_signals(parent);
     (void)
         setsid(); /* a signal to the guardians' group leaves it, to write what the other one says */
-    keep_only(link_fd, fd);
+    writer_keep_only(link_fd, fd);
     link_fd = STDERR_FILENO + 1;
     /* It is taken off the queue when it is written, for writer_flush(). */
     while ((got = recv(link_fd, line, sizeof(line), MSG_PEEK)) > 0) {
@@ -78,7 +78,7 @@ int writer_begin(int fd)
     pid = fork();
     if (pid == 0) {
         close(links[0]);
-        write_all(links[1], fd, parent);
+        writer_write_all(links[1], fd, parent);
     }
     close(links[1]);
     if (pid > 0)

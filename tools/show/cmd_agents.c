@@ -18,35 +18,35 @@
 #define WIDTH_MAX 48 /* of a column of any width */
 #define NOTE_SIZE (READER_WHY_SIZE + 128 + LAST_WORDS_SIZE)
 
-static bool is_read(const struct agents_one *agent)
+static bool cmd_agents_is_read(const struct agents_one *agent)
 {
     return agent->state == AGENTS_READ;
 }
 
-static bool is_up(const struct agents_one *agent)
+static bool cmd_agents_is_up(const struct agents_one *agent)
 {
-    return is_read(agent) && agent->life.verdict == LIFE_ALIVE;
+    return cmd_agents_is_read(agent) && agent->life.verdict == LIFE_ALIVE;
 }
 
 /* Whose it is: the system's, a user's; with private nodes. */
-static const char *kind_of(const struct agents_one *agent)
+static const char *cmd_agents_kind_of(const struct agents_one *agent)
 {
-    bool dev = is_read(agent) && agent->flags & HF_TABLE_F_DEV;
+    bool dev = cmd_agents_is_read(agent) && agent->flags & HF_TABLE_F_DEV;
 
     if (agent->system)
         return dev ? "system, --dev" : "system";
     return dev ? "user, --dev" : "user";
 }
 
-static const char *note_of(char *out, size_t size, const struct agents_one *agent)
+static const char *cmd_agents_note_of(char *out, size_t size, const struct agents_one *agent)
 {
     char span[TEXT_SPAN_SIZE] = "", words[LAST_WORDS_SIZE];
     size_t length;
 
     out[0] = '\0';
-    if (!is_read(agent))
+    if (!cmd_agents_is_read(agent))
         text_escape_str(out, size, agent->why);
-    else if (!is_up(agent) && agent->life.last_ms >= 0)
+    else if (!cmd_agents_is_up(agent) && agent->life.last_ms >= 0)
         snprintf(out, size, "last sign of life %s ago%s",
                  text_span(span, sizeof(span), agent->life.last_ms),
                  agent->life.process == LIFE_PROCESS_STOPPED ? ", its process is stopped" : "");
@@ -65,7 +65,7 @@ struct widths {
     int agent, user, kind, dir;
 };
 
-static void widen(int *width, const char *text)
+static void cmd_agents_widen(int *width, const char *text)
 {
     int len = (int)strlen(text);
 
@@ -73,61 +73,62 @@ static void widen(int *width, const char *text)
         *width = len < WIDTH_MAX ? len : WIDTH_MAX;
 }
 
-static const char *dir_of(char *out, size_t size, const struct agents_one *agent)
+static const char *cmd_agents_dir_of(char *out, size_t size, const struct agents_one *agent)
 {
     return *agent->place.dir ? text_escape_str(out, size, agent->place.dir) : "-";
 }
 
-static void measure(const struct agents_one *agent, struct widths *widths)
+static void cmd_agents_measure(const struct agents_one *agent, struct widths *widths)
 {
     char text[TEXT_NAME_SIZE], user[FORMAT_USER_SIZE];
 
-    widen(&widths->agent, agent->place.agent);
-    widen(&widths->user, format_user(user, sizeof(user), agent->place.owner));
-    widen(&widths->kind, kind_of(agent));
-    widen(&widths->dir, dir_of(text, sizeof(text), agent));
+    cmd_agents_widen(&widths->agent, agent->place.agent);
+    cmd_agents_widen(&widths->user, format_user(user, sizeof(user), agent->place.owner));
+    cmd_agents_widen(&widths->kind, cmd_agents_kind_of(agent));
+    cmd_agents_widen(&widths->dir, cmd_agents_dir_of(text, sizeof(text), agent));
 }
 
-static void print_line(const struct agents_one *agent, const struct widths *widths)
+static void cmd_agents_print_line(const struct agents_one *agent, const struct widths *widths)
 {
     char dir[TEXT_NAME_SIZE], user[FORMAT_USER_SIZE], note[NOTE_SIZE], up[TEXT_SPAN_SIZE] = "-";
     char pid[16] = "-", leases[16] = "-", waiters[24] = "-", nodes[32] = "-";
 
     if (agent->pid > 0)
         snprintf(pid, sizeof(pid), "%d", (int)agent->pid);
-    if (is_read(agent)) {
+    if (cmd_agents_is_read(agent)) {
         snprintf(leases, sizeof(leases), "%" PRIu32, agent->counts.leases);
         snprintf(nodes, sizeof(nodes), "-/%" PRIu32, agent->terms.nodes);
     }
-    if (is_up(agent)) {
+    if (cmd_agents_is_up(agent)) {
         snprintf(nodes, sizeof(nodes), "%" PRIu32 "/%" PRIu32, agent->voting, agent->terms.nodes);
         snprintf(waiters, sizeof(waiters), "%" PRIu64, agent->waiters);
         text_span(up, sizeof(up), agent->life.up_ms);
     }
     printf("%-*s  %-10s  %-7s  %-*s  %-*s  %-6s  %-6s  %-7s  %-5s  %-*s  %s\n", widths->agent,
            agent->place.agent, agents_state_name(agent), pid, widths->user,
-           format_user(user, sizeof(user), agent->place.owner), widths->kind, kind_of(agent), up,
-           leases, waiters, nodes, widths->dir, dir_of(dir, sizeof(dir), agent),
-           note_of(note, sizeof(note), agent));
+           format_user(user, sizeof(user), agent->place.owner), widths->kind,
+           cmd_agents_kind_of(agent), up, leases, waiters, nodes, widths->dir,
+           cmd_agents_dir_of(dir, sizeof(dir), agent),
+           cmd_agents_note_of(note, sizeof(note), agent));
 }
 
-static void print(const struct agents *agents)
+static void cmd_agents_print(const struct agents *agents)
 {
     struct widths widths = {(int)strlen("AGENT"), (int)strlen("USER"), (int)strlen("KIND"),
                             (int)strlen("DIRECTORY")};
 
     for (size_t i = 0; i < agents->count; i++)
-        measure(&agents->items[i], &widths);
+        cmd_agents_measure(&agents->items[i], &widths);
     printf("%-*s  %-10s  %-7s  %-*s  %-*s  %-6s  %-6s  %-7s  %-5s  %-*s  %s\n", widths.agent,
            "AGENT", "STATE", "PID", widths.user, "USER", widths.kind, "KIND", "UP", "LEASES",
            "WAITERS", "NODES", widths.dir, "DIRECTORY", "NOTE");
     for (size_t i = 0; i < agents->count; i++)
-        print_line(&agents->items[i], &widths);
+        cmd_agents_print_line(&agents->items[i], &widths);
 }
 
 /* --- JSON ---------------------------------------------------------------------------------------- */
 
-static json_t *number_if(bool known, json_int_t number)
+static json_t *cmd_agents_number_if(bool known, json_int_t number)
 {
     return known ? json_integer(number) : json_null();
 }
@@ -136,12 +137,12 @@ static json_t *agent_json(const struct agents_one *agent)
 {
     char user[FORMAT_USER_SIZE];
     json_t *json = json_object();
-    bool known = is_read(agent);
+    bool known = cmd_agents_is_read(agent);
     int64_t last_ms = agent->life.last_ms;
 
     json_put(json, "name", json_string(agent->place.agent));
     json_put(json, "state", json_string(agents_state_name(agent)));
-    json_put(json, "pid", number_if(agent->pid > 0, agent->pid));
+    json_put(json, "pid", cmd_agents_number_if(agent->pid > 0, agent->pid));
     json_put(json, "uid", json_integer(agent->place.owner));
     json_put(json, "user", json_text_str(format_user(user, sizeof(user), agent->place.owner)));
     json_put(json, "system", json_boolean(agent->system));
@@ -150,14 +151,16 @@ static json_t *agent_json(const struct agents_one *agent)
     json_put(json, "version", known ? json_word(agent->version) : json_null());
     json_put(json, "process",
              known ? json_string(life_process_name(agent->life.process)) : json_null());
-    json_put(json, "up_ms", number_if(is_up(agent), agent->life.up_ms));
-    json_put(json, "last_sign_age_ms", number_if(known && last_ms >= 0, last_ms));
-    json_put(json, "leases", number_if(known, agent->counts.leases));
-    json_put(json, "waiters", number_if(is_up(agent), (json_int_t)agent->waiters));
-    json_put(json, "clients", number_if(is_up(agent), (json_int_t)agent->clients));
-    json_put(json, "nodes", number_if(known, agent->terms.nodes));
-    json_put(json, "voting", number_if(is_up(agent), agent->voting));
-    json_put(json, "quorum", number_if(known, agent->terms.quorum));
+    json_put(json, "up_ms", cmd_agents_number_if(cmd_agents_is_up(agent), agent->life.up_ms));
+    json_put(json, "last_sign_age_ms", cmd_agents_number_if(known && last_ms >= 0, last_ms));
+    json_put(json, "leases", cmd_agents_number_if(known, agent->counts.leases));
+    json_put(json, "waiters",
+             cmd_agents_number_if(cmd_agents_is_up(agent), (json_int_t)agent->waiters));
+    json_put(json, "clients",
+             cmd_agents_number_if(cmd_agents_is_up(agent), (json_int_t)agent->clients));
+    json_put(json, "nodes", cmd_agents_number_if(known, agent->terms.nodes));
+    json_put(json, "voting", cmd_agents_number_if(cmd_agents_is_up(agent), agent->voting));
+    json_put(json, "quorum", cmd_agents_number_if(known, agent->terms.quorum));
     json_put(json, "drained", known ? json_boolean(agent->drained.stands) : json_null());
     json_put(json, "failed_assertion", show_last_words_json(&agent->words));
     json_put(json, "directory", json_word(agent->place.dir));
@@ -167,7 +170,7 @@ static json_t *agent_json(const struct agents_one *agent)
     return json;
 }
 
-static void print_json(const struct agents *agents)
+static void cmd_agents_print_json(const struct agents *agents)
 {
     struct json_out out;
 
@@ -182,15 +185,16 @@ static void print_json(const struct agents *agents)
 /* --- the command --------------------------------------------------------------------------------- */
 
 /* An agent that ended in order needs none. */
-static bool wants_attention(const struct agents_one *agent)
+static bool cmd_agents_wants_attention(const struct agents_one *agent)
 {
-    return is_read(agent) && agent->life.verdict != LIFE_ALIVE && agent->life.verdict != LIFE_ENDED;
+    return cmd_agents_is_read(agent) && agent->life.verdict != LIFE_ALIVE &&
+           agent->life.verdict != LIFE_ENDED;
 }
 
-static int code_of(const struct agents *agents)
+static int cmd_agents_code_of(const struct agents *agents)
 {
     for (size_t i = 0; i < agents->count; i++)
-        if (wants_attention(&agents->items[i]))
+        if (cmd_agents_wants_attention(&agents->items[i]))
             return EXIT_ATTENTION;
     return agents->count ? EXIT_OK : EXIT_UNAVAILABLE;
 }
@@ -212,8 +216,8 @@ int cmd_agents(int argc, char **argv)
         fputs("holdfast agents: use a shorter runtime directory: its path is too long\n", stderr);
         return EXIT_USAGE;
     }
-    (args.json ? print_json : print)(&agents);
-    code = code_of(&agents);
+    (args.json ? cmd_agents_print_json : cmd_agents_print)(&agents);
+    code = cmd_agents_code_of(&agents);
     if (code == EXIT_UNAVAILABLE) {
         fflush(stdout);
         fputs("holdfast agents: start holdfastd: no agent is here\n", stderr);

@@ -37,8 +37,8 @@ __attribute__((format(printf, 3, 4))) static int answer(const struct check *chec
 }
 
 /* Is it that hold, and in force? */
-static int judge_fence(const struct check *check, const struct reader *reader,
-                       const struct hf_slot_view *view)
+static int cmd_check_judge_fence(const struct check *check, const struct reader *reader,
+                                 const struct hf_slot_view *view)
 {
     char span[TEXT_SPAN_SIZE];
     int64_t left_ms;
@@ -54,8 +54,8 @@ static int judge_fence(const struct check *check, const struct reader *reader,
 }
 
 /* Which process has the lease, and is it in force? */
-static int judge_holder(const struct check *check, const struct reader *reader,
-                        const struct hf_slot_view *view)
+static int cmd_check_judge_holder(const struct check *check, const struct reader *reader,
+                                  const struct hf_slot_view *view)
 {
     char user[FORMAT_USER_SIZE], span[TEXT_SPAN_SIZE];
     struct life life;
@@ -82,8 +82,8 @@ static int judge_holder(const struct check *check, const struct reader *reader,
                   view->pid, format_user(user, sizeof(user), view->uid));
 }
 
-static int judge(const struct check *check, const struct reader *reader,
-                 const struct reader_name *name)
+static int cmd_check_judge(const struct check *check, const struct reader *reader,
+                           const struct reader_name *name)
 {
     struct hf_slot_view view;
     int status = reader_find(&reader->table, name->bytes, name->len, &view);
@@ -101,7 +101,8 @@ static int judge(const struct check *check, const struct reader *reader,
     }
     if (status < 0)
         return answer(check, EXIT_UNKNOWN, "cannot be read: %s", hf_status_text(status));
-    return check->fence ? judge_fence(check, reader, &view) : judge_holder(check, reader, &view);
+    return check->fence ? cmd_check_judge_fence(check, reader, &view)
+                        : cmd_check_judge_holder(check, reader, &view);
 }
 
 int cmd_check(int argc, char **argv)
@@ -132,7 +133,7 @@ int cmd_check(int argc, char **argv)
     if (status < 0)
         return answer(&check, EXIT_UNKNOWN, "may be held or not: %s",
                       *why ? why : hf_status_text(status));
-    code = judge(&check, &reader, &name);
+    code = cmd_check_judge(&check, &reader, &name);
     reader_close(&reader);
     return code;
 }

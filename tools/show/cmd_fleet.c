@@ -9,7 +9,7 @@
 #include "tools/show/show.h"
 #include "tools/show/show_fleet.h"
 
-static void print_json(const struct place *place, const struct fleet_told *told)
+static void cmd_fleet_print_json(const struct place *place, const struct fleet_told *told)
 {
     struct json_out out;
 
@@ -44,7 +44,7 @@ int cmd_fleet(int argc, char **argv)
         return code;
     }
     if (args.json)
-        print_json(&place, &told);
+        cmd_fleet_print_json(&place, &told);
     else
         show_fleet(&told);
     return fleet_told_well(&told) ? EXIT_OK : EXIT_ATTENTION;

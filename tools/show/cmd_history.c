@@ -21,15 +21,15 @@
 #include "tools/show/show_event.h"
 
 /* Without NAME: everything. */
-static int parse_name(int argc, char **argv, const struct reader_args *args,
-                      struct reader_name *ret_name)
+static int cmd_history_parse_name(int argc, char **argv, const struct reader_args *args,
+                                  struct reader_name *ret_name)
 {
     ret_name->len = 0;
     return optind == argc ? EXIT_OK : reader_args_name(argc, argv, args, ret_name);
 }
 
 /* Now, or before the fleet changed. */
-static bool is_known(const struct hf_table *table, const char *id)
+static bool cmd_history_is_known(const struct hf_table *table, const char *id)
 {
     for (uint32_t i = 0; i < hf_table_nodes(table); i++) {
         struct hf_node_row row;
@@ -40,8 +40,8 @@ static bool is_known(const struct hf_table *table, const char *id)
     return event_places_has(id);
 }
 
-static void print(const struct reader *reader, const struct reader_args *args,
-                  const struct events_filter *filter)
+static void cmd_history_print(const struct reader *reader, const struct reader_args *args,
+                              const struct events_filter *filter)
 {
     struct events_cursor cursor = events_from_since(&reader->table, args->since_wall_ms);
     struct events events = {0};
@@ -55,8 +55,8 @@ static void print(const struct reader *reader, const struct reader_args *args,
 }
 
 /* Which start of --once-per counts, whatever host it was on. */
-static void print_last_run(const struct reader *reader, const struct reader_args *args,
-                           const struct reader_name *name)
+static void cmd_history_print_last_run(const struct reader *reader, const struct reader_args *args,
+                                       const struct reader_name *name)
 {
     char shown[TEXT_NAME_SIZE], text[ONCE_RUN_SIZE];
     struct hf_once_info run;
@@ -90,13 +90,14 @@ int cmd_history(int argc, char **argv)
         "with NAME, to that lease. The agent keeps the newest events and overwrites the oldest.",
         &args);
 
-    if (code != READER_ARGS_GO_ON || (code = parse_name(argc, argv, &args, &name)) != EXIT_OK)
+    if (code != READER_ARGS_GO_ON ||
+        (code = cmd_history_parse_name(argc, argv, &args, &name)) != EXIT_OK)
         return code;
     code = reader_open_or_say("history", args.agent, &reader);
     if (code != EXIT_OK)
         return code;
     show_event_learn(&reader);
-    if (args.node && !is_known(&reader.table, args.node)) {
+    if (args.node && !cmd_history_is_known(&reader.table, args.node)) {
         reader_close(&reader);
         return args_usage("history", "there is no node '%s'; holdfast nodes lists them", args.node);
     }
@@ -106,9 +107,9 @@ int cmd_history(int argc, char **argv)
         filter.name_len = name.len;
         filter.name_hash = hf_name_hash(reader.table.header->index_key, name.bytes, name.len);
     }
-    print(&reader, &args, &filter);
+    cmd_history_print(&reader, &args, &filter);
     if (name.len)
-        print_last_run(&reader, &args, &name);
+        cmd_history_print_last_run(&reader, &args, &name);
     reader_close(&reader);
     return EXIT_OK;
 }

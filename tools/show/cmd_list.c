@@ -14,8 +14,9 @@
 #include "tools/show/show_lease.h"
 #include "tools/show/show_waiter.h"
 
-static uint32_t print_json(const struct reader *reader, const struct life *life,
-                           const struct reader_filter *filter, const struct waiting *waiting)
+static uint32_t cmd_list_print_json(const struct reader *reader, const struct life *life,
+                                    const struct reader_filter *filter,
+                                    const struct waiting *waiting)
 {
     struct json_out out;
     uint32_t unreadable;
@@ -60,7 +61,7 @@ int cmd_list(int argc, char **argv)
     life_judge(&reader.table, &life);
     waiting_read(&reader.table, &life, prefix.bytes, prefix.len, false, &waiting);
     if (args.json) {
-        unreadable = print_json(&reader, &life, &filter, &waiting);
+        unreadable = cmd_list_print_json(&reader, &life, &filter, &waiting);
     } else {
         show_lease_list(&reader, &filter, &unreadable);
         show_waiter_list(&waiting, prefix.len == 0);

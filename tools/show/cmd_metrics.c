@@ -25,7 +25,7 @@ struct subject {
 };
 
 /* The place where an agent would be tells its name even if there is none. */
-static int look(const char *agent, struct subject *ret)
+static int cmd_metrics_look(const char *agent, struct subject *ret)
 {
     struct place places[PLACES_MAX];
     int status = places_find(agent, places, ret->why, sizeof(ret->why));
@@ -44,7 +44,7 @@ static int look(const char *agent, struct subject *ret)
     return status == HF_OK || status == HF_ENOAGENT ? EXIT_OK : ret->code;
 }
 
-static void write_metrics(const struct subject *s, FILE *out)
+static void cmd_metrics_write_metrics(const struct subject *s, FILE *out)
 {
     bool known = s->code == EXIT_OK;
     const struct exposition e = {
@@ -57,13 +57,13 @@ static void write_metrics(const struct subject *s, FILE *out)
     exposition_write(&e, known ? &s->reader.table : NULL, out);
 }
 
-static int say(int code, const char *why)
+static int cmd_metrics_say(int code, const char *why)
 {
     fprintf(stderr, "holdfast metrics: %s\n", why);
     return code;
 }
 
-static int write_file(const struct subject *s, const char *path)
+static int cmd_metrics_write_file(const struct subject *s, const char *path)
 {
     char file[PATH_MAX], why[4 * PATH_MAX + 256] = "", *text = NULL;
     size_t length = 0;
@@ -71,23 +71,23 @@ static int write_file(const struct subject *s, const char *path)
     int code = textfile_path(path, s->reader.place.agent, file, sizeof(file), why, sizeof(why));
 
     if (code != EXIT_OK)
-        return say(code, why);
+        return cmd_metrics_say(code, why);
     out = open_memstream(&text, &length);
     if (out)
-        write_metrics(s, out);
+        cmd_metrics_write_metrics(s, out);
     if (!out || fclose(out) != 0) {
         free(text);
-        return say(EXIT_FAILED, "out of memory");
+        return cmd_metrics_say(EXIT_FAILED, "out of memory");
     }
     code = textfile_write(file, text, length, why, sizeof(why));
     free(text);
-    return code == EXIT_OK ? code : say(code, why);
+    return code == EXIT_OK ? code : cmd_metrics_say(code, why);
 }
 
-static int judge(const struct subject *s)
+static int cmd_metrics_judge(const struct subject *s)
 {
     if (s->code != EXIT_OK)
-        return say(s->code, s->why);
+        return cmd_metrics_say(s->code, s->why);
     life_warn("metrics", s->reader.place.agent, &s->life);
     return s->life.verdict == LIFE_ALIVE ? EXIT_OK : EXIT_ATTENTION;
 }
@@ -105,15 +105,15 @@ int cmd_metrics(int argc, char **argv)
 
     if (code != READER_ARGS_GO_ON || (code = args_none(argc, argv)) != EXIT_OK)
         return code;
-    code = look(args.agent, &subject);
+    code = cmd_metrics_look(args.agent, &subject);
     if (code != EXIT_OK)
-        return say(code, subject.why);
+        return cmd_metrics_say(code, subject.why);
     if (args.textfile)
-        code = write_file(&subject, args.textfile);
+        code = cmd_metrics_write_file(&subject, args.textfile);
     else
-        write_metrics(&subject, stdout);
+        cmd_metrics_write_metrics(&subject, stdout);
     if (code == EXIT_OK)
-        code = judge(&subject);
+        code = cmd_metrics_judge(&subject);
     reader_close(&subject.reader);
     return code;
 }

@@ -14,7 +14,8 @@
 
 #define RENEWALS_SHOWN 20 /* of each node, without --count */
 
-static void print_json(const struct reader *reader, const struct life *life, uint32_t renewals)
+static void cmd_nodes_print_json(const struct reader *reader, const struct life *life,
+                                 uint32_t renewals)
 {
     struct json_out out;
 
@@ -44,7 +45,7 @@ int cmd_nodes(int argc, char **argv)
     life_judge(&reader.table, &life);
     renewals = args.history ? args.count ? args.count : RENEWALS_SHOWN : 0;
     if (args.json)
-        print_json(&reader, &life, renewals);
+        cmd_nodes_print_json(&reader, &life, renewals);
     else if (renewals)
         show_renewals(&reader, renewals);
     else

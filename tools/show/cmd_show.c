@@ -30,7 +30,7 @@ struct show {
     struct hf_once_info run;
 };
 
-static void print(const struct show *show)
+static void cmd_show_print(const struct show *show)
 {
     char text[ONCE_RUN_SIZE];
 
@@ -50,7 +50,7 @@ static void print(const struct show *show)
 }
 
 /* The document is the lease, with its agent as a member. */
-static void print_json(const struct show *show)
+static void cmd_show_print_json(const struct show *show)
 {
     json_t *lease, *value, *anywhere = NULL, *run = NULL;
     struct json_out out;
@@ -82,7 +82,7 @@ static void print_json(const struct show *show)
 }
 
 /* Unknown facts are reported on stderr, unless an earlier lease is shown. */
-static void ask_nodes(struct show *show, const char *shown)
+static void cmd_show_ask_nodes(struct show *show, const char *shown)
 {
     hf_client *client;
     int status = HF_ENOAGENT;
@@ -138,10 +138,10 @@ int cmd_show(int argc, char **argv)
         show.in_force = show.found && reader_in_force(&show.reader.table, &show.view);
         waiting_read(&show.reader.table, &show.life, name.bytes, name.len, true, &show.waiting);
         if (!show.in_force)
-            ask_nodes(&show, shown);
+            cmd_show_ask_nodes(&show, shown);
         show.ran = show.life.verdict == LIFE_ALIVE &&
                    last_run_ask(args.agent, name.bytes, name.len, &show.run);
-        (args.json ? print_json : print)(&show);
+        (args.json ? cmd_show_print_json : cmd_show_print)(&show);
         waiting_free(&show.waiting);
         code = show.in_force ? EXIT_OK : EXIT_NOT_HELD;
     } else {

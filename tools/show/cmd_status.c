@@ -20,7 +20,7 @@
 /* `list` shows more: status must answer at once. */
 #define LEASES_SHOWN 1000
 
-static void print_beats(const struct life *life)
+static void cmd_status_print_beats(const struct life *life)
 {
     char span[TEXT_SPAN_SIZE];
 
@@ -32,7 +32,7 @@ static void print_beats(const struct life *life)
     putchar('\n');
 }
 
-static void print_config(const struct hf_table *table)
+static void cmd_status_print_config(const struct hf_table *table)
 {
     int64_t loaded_ms = (int64_t)hf_counter_read(table, HF_COUNTER_CONFIG_LOADED_MS),
             refused_ms = (int64_t)hf_counter_read(table, HF_COUNTER_RELOAD_REFUSED_MS);
@@ -47,7 +47,7 @@ static void print_config(const struct hf_table *table)
     putchar('\n');
 }
 
-static void print_drained(const struct reader *reader)
+static void cmd_status_print_drained(const struct reader *reader)
 {
     char wall[TEXT_INSTANT_SIZE], span[TEXT_SPAN_SIZE], user[FORMAT_USER_SIZE];
     struct hf_drained drained;
@@ -65,7 +65,7 @@ static void print_drained(const struct reader *reader)
     printf("; no lock is granted until holdfast undrain\n");
 }
 
-static void print_last_words(const struct reader *reader)
+static void cmd_status_print_last_words(const struct reader *reader)
 {
     struct hf_last_words words;
     char text[LAST_WORDS_SIZE];
@@ -74,7 +74,7 @@ static void print_last_words(const struct reader *reader)
         printf("failure   %s\n", last_words_sentence(text, sizeof(text), &words, wall_now_ms()));
 }
 
-static void print_agent(const struct reader *reader, const struct life *life)
+static void cmd_status_print_agent(const struct reader *reader, const struct life *life)
 {
     const struct hf_table_header *header = reader->table.header;
     char host[4 * sizeof(reader->host)], version[4 * sizeof(reader->version)];
@@ -91,14 +91,14 @@ static void print_agent(const struct reader *reader, const struct life *life)
            header->flags & HF_TABLE_F_ALLOW_REPLICAS ? ", allow_replicas" : "");
     if (*reader->dir)
         printf("directory %s\n", text_escape_str(dir, sizeof(dir), reader->dir));
-    print_drained(reader);
-    print_last_words(reader);
-    print_beats(life);
-    print_config(&reader->table);
+    cmd_status_print_drained(reader);
+    cmd_status_print_last_words(reader);
+    cmd_status_print_beats(life);
+    cmd_status_print_config(&reader->table);
 }
 
 /* Who waits and who is attached is known of a living agent only. */
-static void print_clients(const struct hf_table *table, const struct life *life)
+static void cmd_status_print_clients(const struct hf_table *table, const struct life *life)
 {
     if (life_is_present(life))
         printf(", waiters %" PRIu64 ", clients %" PRIu64 "\n",
@@ -108,7 +108,7 @@ static void print_clients(const struct hf_table *table, const struct life *life)
         puts(", waiters -, clients -");
 }
 
-static void print_voting(const struct life *life, uint32_t voting, uint32_t nodes)
+static void cmd_status_print_voting(const struct life *life, uint32_t voting, uint32_t nodes)
 {
     char when[TEXT_SPAN_SIZE + 8];
 
@@ -120,8 +120,8 @@ static void print_voting(const struct life *life, uint32_t voting, uint32_t node
                life_when(when, sizeof(when), life));
 }
 
-static void print_counts(const struct reader *reader, const struct life *life,
-                         const struct reader_counts *leases)
+static void cmd_status_print_counts(const struct reader *reader, const struct life *life,
+                                    const struct reader_counts *leases)
 {
     const struct hf_table *table = &reader->table;
     struct hf_node_row rows[HF_NODES_MAX];
@@ -132,14 +132,14 @@ static void print_counts(const struct reader *reader, const struct life *life,
     printf("counts    leases %" PRIu32, leases->leases);
     if (leases->late || leases->losing)
         printf(" (%" PRIu32 " late, %" PRIu32 " losing)", leases->late, leases->losing);
-    print_clients(table, life);
-    print_voting(life, reader_nodes_voting(rows, count), terms.nodes);
+    cmd_status_print_clients(table, life);
+    cmd_status_print_voting(life, reader_nodes_voting(rows, count), terms.nodes);
     printf(", quorum %" PRIu32 "; ttl %s, ttl_max %s\n", terms.quorum,
            text_span(ttl, sizeof(ttl), terms.ttl_ms),
            text_span(ttl_max, sizeof(ttl_max), terms.ttl_max_ms));
 }
 
-static json_t *counters_json(const struct hf_table *table)
+static json_t *cmd_status_counters_json(const struct hf_table *table)
 {
     json_t *counters = json_object();
 
@@ -149,7 +149,7 @@ static json_t *counters_json(const struct hf_table *table)
     return counters;
 }
 
-static json_t *totals_json(const struct reader *reader)
+static json_t *cmd_status_totals_json(const struct reader *reader)
 {
     struct reader_counts leases;
     json_t *totals = json_object();
@@ -161,7 +161,7 @@ static json_t *totals_json(const struct reader *reader)
     return totals;
 }
 
-static uint32_t print_all_json(const struct reader *reader, const struct life *life)
+static uint32_t cmd_status_print_all_json(const struct reader *reader, const struct life *life)
 {
     const struct reader_filter filter = {.most = LEASES_SHOWN};
     struct json_out out;
@@ -169,23 +169,23 @@ static uint32_t print_all_json(const struct reader *reader, const struct life *l
 
     json_begin(&out, stdout);
     show_agent_json(&out, reader, life);
-    json_member(&out, "counters", counters_json(&reader->table));
-    json_member(&out, "totals", totals_json(reader));
+    json_member(&out, "counters", cmd_status_counters_json(&reader->table));
+    json_member(&out, "totals", cmd_status_totals_json(reader));
     show_node_list_json(&out, reader, life, 0);
     show_lease_list_json(&out, reader, &filter, &unreadable);
     json_end(&out);
     return unreadable;
 }
 
-static uint32_t print_all(const struct reader *reader, const struct life *life)
+static uint32_t cmd_status_print_all(const struct reader *reader, const struct life *life)
 {
     const struct reader_filter filter = {.most = LEASES_SHOWN};
     struct reader_counts leases;
     uint32_t unreadable, shown;
 
     reader_count(&reader->table, &leases);
-    print_agent(reader, life);
-    print_counts(reader, life, &leases);
+    cmd_status_print_agent(reader, life);
+    cmd_status_print_counts(reader, life, &leases);
     putchar('\n');
     show_node_list(reader, life);
     putchar('\n');
@@ -196,7 +196,7 @@ static uint32_t print_all(const struct reader *reader, const struct life *life)
 }
 
 /* Whether programs of this environment reach the agent's socket. */
-static bool warn_unreachable(const struct reader *reader)
+static bool cmd_status_warn_unreachable(const struct reader *reader)
 {
     char text[READER_ELSEWHERE_SIZE];
 
@@ -230,10 +230,11 @@ int cmd_status(int argc, char **argv)
     if (code != EXIT_OK)
         return code;
     life_judge(&reader.table, &life);
-    unreadable = args.json ? print_all_json(&reader, &life) : print_all(&reader, &life);
+    unreadable = args.json ? cmd_status_print_all_json(&reader, &life)
+                           : cmd_status_print_all(&reader, &life);
     show_lease_unreadable("status", unreadable);
     life_warn("status", reader.place.agent, &life);
-    good = warn_unreachable(&reader) && life.verdict == LIFE_ALIVE;
+    good = cmd_status_warn_unreachable(&reader) && life.verdict == LIFE_ALIVE;
     reader_close(&reader);
     return good ? EXIT_OK : EXIT_ATTENTION;
 }

@@ -31,16 +31,16 @@ struct watch {
 
 static volatile sig_atomic_t interrupted;
 
-static void on_signal(int signal)
+static void cmd_watch_on_signal(int signal)
 {
     (void)signal;
     interrupted = 1;
 }
 
-static void catch_signals(void)
+static void cmd_watch_catch_signals(void)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    const struct sigaction action = {.sa_handler = cmd_watch_on_signal, .sa_flags = SA_RESTART};
 
     for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
         sigaction(signals[i], &action, NULL);
@@ -48,7 +48,7 @@ static void catch_signals(void)
 }
 
 /* Whether to go on: no signal came, and stdout still has a reader. */
-static bool pause_a_little(void)
+static bool cmd_watch_pause_a_little(void)
 {
     struct pollfd out = {.fd = STDOUT_FILENO, .events = 0};
 
@@ -57,13 +57,13 @@ static bool pause_a_little(void)
     return !interrupted;
 }
 
-static uint32_t state_of(const struct watch *w)
+static uint32_t cmd_watch_state_of(const struct watch *w)
 {
     return atomic_load_explicit(&w->reader.table.header->state, memory_order_acquire);
 }
 
 /* Tells a program that it misses nothing from here on. */
-static void say_watching(const struct watch *w)
+static void cmd_watch_say_watching(const struct watch *w)
 {
     json_t *line;
 
@@ -76,7 +76,7 @@ static void say_watching(const struct watch *w)
 }
 
 /* The list of nodes has changed in this table. */
-static bool tells_places(const struct events *events)
+static bool cmd_watch_tells_places(const struct events *events)
 {
     for (size_t i = 0; i < events->count; i++)
         if (events->items[i].kind == HF_EVENT_NODE_PLACE)
@@ -84,7 +84,7 @@ static bool tells_places(const struct events *events)
     return false;
 }
 
-static void look(struct watch *w)
+static void cmd_watch_look(struct watch *w)
 {
     uint64_t before = w->cursor.overwritten;
 
@@ -92,7 +92,7 @@ static void look(struct watch *w)
     show_event_overwritten("watch", w->cursor.overwritten - before, w->args->json);
     if (w->events.count)
         w->last = w->events.items[w->events.count - 1];
-    if (tells_places(&w->events))
+    if (cmd_watch_tells_places(&w->events))
         show_event_learn(&w->reader);
     for (size_t i = 0; i < w->events.count; i++)
         if (events_match(&w->filter, &w->events.items[i]))
@@ -100,7 +100,7 @@ static void look(struct watch *w)
 }
 
 /* The events that the next agent kept were already printed. */
-static void skip_what_was_told(struct watch *w)
+static void cmd_watch_skip_what_was_told(struct watch *w)
 {
     struct events_cursor from = events_from_oldest(&w->reader.table);
     struct events events = {0};
@@ -117,7 +117,7 @@ static void skip_what_was_told(struct watch *w)
 }
 
 /* Its name is gone, and leads to a table of another agent. Without such a one a living agent may still write to it. */
-static bool is_another_there(const struct watch *w)
+static bool cmd_watch_is_another_there(const struct watch *w)
 {
     char why[READER_WHY_SIZE] = "";
     struct reader other;
@@ -130,27 +130,27 @@ static bool is_another_there(const struct watch *w)
 }
 
 /* A replaced table gets no more events. */
-static void follow(struct watch *w)
+static void cmd_watch_follow(struct watch *w)
 {
     char why[READER_WHY_SIZE] = "";
 
-    if (w->open && (state_of(w) == HF_TABLE_RETIRED || is_another_there(w))) {
-        look(w);
+    if (w->open && (cmd_watch_state_of(w) == HF_TABLE_RETIRED || cmd_watch_is_another_there(w))) {
+        cmd_watch_look(w);
         reader_close(&w->reader);
         w->open = false;
     }
     if (!w->open && reader_open(w->args->agent, &w->reader, why, sizeof(why)) == HF_OK) {
         w->open = true;
-        skip_what_was_told(w);
+        cmd_watch_skip_what_was_told(w);
         show_event_learn(&w->reader);
-        say_watching(w);
+        cmd_watch_say_watching(w);
     }
     if (w->open)
-        look(w);
+        cmd_watch_look(w);
 }
 
 /* What was before is told only if it is asked for. */
-static void begin(struct watch *w)
+static void cmd_watch_begin(struct watch *w)
 {
     struct events_filter filter = w->filter;
 
@@ -188,11 +188,11 @@ int cmd_watch(int argc, char **argv)
     if (prefix.len)
         w.filter =
             (struct events_filter){.name = prefix.bytes, .name_len = prefix.len, .prefix = true};
-    catch_signals();
-    begin(&w);
-    say_watching(&w);
-    while (fflush(stdout) == 0 && pause_a_little())
-        follow(&w);
+    cmd_watch_catch_signals();
+    cmd_watch_begin(&w);
+    cmd_watch_say_watching(&w);
+    while (fflush(stdout) == 0 && cmd_watch_pause_a_little())
+        cmd_watch_follow(&w);
     events_free(&w.events);
     if (w.open)
         reader_close(&w.reader);

@@ -16,7 +16,7 @@ static struct mark {
 static size_t count;
 static uint64_t known_from; /* numbers below are of lists that nothing tells any more */
 
-static void take(const struct hf_event *event)
+static void places_take(const struct hf_event *event)
 {
     if (event->kind != HF_EVENT_NODE_PLACE)
         return;
@@ -44,7 +44,7 @@ void event_places_learn(const struct hf_table *table)
             continue;
         if (oldest > 0 && known_from == 0)
             known_from = event.number;
-        take(&event);
+        places_take(&event);
     }
     if (count == 0)
         known_from = 0; /* no list but this one is known of */

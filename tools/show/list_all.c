@@ -24,7 +24,7 @@ struct list {
 
 /* A name held on fewer nodes than a quorum is being acquired or released, or is left over: people
  * do not see it. */
-static int print_line(const struct hf_listed *listed, void *arg)
+static int list_all_print_line(const struct hf_listed *listed, void *arg)
 {
     const struct list *list = arg;
     const struct hf_holder *holder = &listed->holder;
@@ -49,7 +49,7 @@ static int print_line(const struct hf_listed *listed, void *arg)
     return 0;
 }
 
-static int print_json(const struct hf_listed *listed, void *arg)
+static int list_all_print_json(const struct hf_listed *listed, void *arg)
 {
     const struct list *list = arg;
     json_t *lease = json_object();
@@ -63,8 +63,8 @@ static int print_json(const struct hf_listed *listed, void *arg)
     return 0;
 }
 
-static int print_all(hf_client *client, const struct reader_args *args,
-                     const struct reader_name *prefix)
+static int list_all_print_all(hf_client *client, const struct reader_args *args,
+                              const struct reader_name *prefix)
 {
     struct hf_agent_info info = {.size = sizeof(info)};
     struct json_out out;
@@ -84,8 +84,8 @@ static int print_all(hf_client *client, const struct reader_args *args,
         printf("%-*s  %-16s  %-7s  %-8s  %-6s  %-5s  %-19s  %s\n", NAME_WIDTH, "NAME", "HOST",
                "PID", "USER", "HELD", "NODES", "FENCE", "COMMAND");
     }
-    status = hf_list(client, prefix->bytes, prefix->len, args->json ? print_json : print_line,
-                     &list, &listed);
+    status = hf_list(client, prefix->bytes, prefix->len,
+                     args->json ? list_all_print_json : list_all_print_line, &list, &listed);
     if (args->json) {
         json_array_end(&out);
         json_member(&out, "nodes", json_integer(info.nodes));
@@ -107,7 +107,7 @@ int list_all(const struct reader_args *args, const struct reader_name *prefix)
     int status = hf_connect(args->agent, &client);
 
     if (status == HF_OK) {
-        status = print_all(client, args, prefix);
+        status = list_all_print_all(client, args, prefix);
         hf_disconnect(client);
     }
     if (status < 0) {

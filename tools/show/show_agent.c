@@ -3,12 +3,12 @@
 #include "shm/drained.h"
 #include "tools/output/format.h"
 
-static json_t *age_json(int64_t age_ms)
+static json_t *agent_age_json(int64_t age_ms)
 {
     return age_ms < 0 ? json_null() : json_integer(age_ms);
 }
 
-static json_t *config_json(const struct hf_table *table)
+static json_t *agent_config_json(const struct hf_table *table)
 {
     uint64_t loaded_ms = hf_counter_read(table, HF_COUNTER_CONFIG_LOADED_MS),
              refused_ms = hf_counter_read(table, HF_COUNTER_RELOAD_REFUSED_MS),
@@ -22,7 +22,7 @@ static json_t *config_json(const struct hf_table *table)
     return config;
 }
 
-static json_t *drained_json(const struct hf_table *table)
+static json_t *agent_drained_json(const struct hf_table *table)
 {
     struct hf_drained drained;
     char user[FORMAT_USER_SIZE];
@@ -64,7 +64,7 @@ void show_agent_json(struct json_out *out, const struct reader *reader, const st
     struct hf_last_words words = {.wall_ms = 0};
 
     for (int i = 0; i < LIFE_THREADS; i++)
-        json_put(beats, life_thread_name(i), age_json(life->age_ms[i]));
+        json_put(beats, life_thread_name(i), agent_age_json(life->age_ms[i]));
     json_put(agent, "name", json_string(reader->place.agent));
     json_put(agent, "directory", *reader->dir ? json_text_str(reader->dir) : json_null());
     json_put(agent, "host", json_text_str(reader->host));
@@ -73,8 +73,8 @@ void show_agent_json(struct json_out *out, const struct reader *reader, const st
     json_put(agent, "process", json_string(life_process_name(life->process)));
     json_put(agent, "uid", json_integer(header->uid));
     json_put(agent, "version", json_text_str(reader->version));
-    json_put(agent, "up_ms", age_json(life->up_ms));
-    json_put(agent, "last_sign_age_ms", age_json(life->last_ms));
+    json_put(agent, "up_ms", agent_age_json(life->up_ms));
+    json_put(agent, "last_sign_age_ms", agent_age_json(life->last_ms));
     json_put(agent, "heartbeat_age_ms", beats);
     json_put(agent, "incarnation", json_integer(header->incarnation));
     json_put(agent, "nodes", json_integer(terms.nodes));
@@ -82,13 +82,13 @@ void show_agent_json(struct json_out *out, const struct reader *reader, const st
     json_put(agent, "ttl_ms", json_integer(terms.ttl_ms));
     json_put(agent, "ttl_max_ms", json_integer(terms.ttl_max_ms));
     json_put(agent, "capacity", json_integer(hf_table_capacity(&reader->table)));
-    json_put(agent, "drained", drained_json(&reader->table));
+    json_put(agent, "drained", agent_drained_json(&reader->table));
     (void)hf_last_words_read(header, &words);
     json_put(agent, "failed_assertion", show_last_words_json(&words));
     json_put(agent, "dev", json_boolean(header->flags & HF_TABLE_F_DEV));
     json_put(agent, "assume_fresh", json_boolean(header->flags & HF_TABLE_F_ASSUME_FRESH));
     json_put(agent, "allow_eviction", json_boolean(header->flags & HF_TABLE_F_ALLOW_EVICTION));
     json_put(agent, "allow_replicas", json_boolean(header->flags & HF_TABLE_F_ALLOW_REPLICAS));
-    json_put(agent, "config", config_json(&reader->table));
+    json_put(agent, "config", agent_config_json(&reader->table));
     json_member(out, "agent", agent);
 }

@@ -58,23 +58,23 @@ static const char *const words[] = {
 };
 
 /* The stable word of an enum hf_event_kind; "unknown" for a later agent's. */
-static const char *word_of(uint32_t kind)
+static const char *event_word_of(uint32_t kind)
 {
     return kind < HF_LENGTH(words) && words[kind] ? words[kind] : "unknown";
 }
 
-static const char *right_word(int64_t right)
+static const char *event_right_word(int64_t right)
 {
     return right == 1 ? "take" : right == 2 ? "see" : right == 4 ? "force" : "use";
 }
 
-static bool of_lease(const struct hf_event *event)
+static bool event_of_lease(const struct hf_event *event)
 {
     return event->generation != 0 || event->kind == HF_EVENT_FORCED ||
            event->kind == HF_EVENT_DENIED;
 }
 
-static bool of_node(const struct hf_event *event)
+static bool event_of_node(const struct hf_event *event)
 {
     return event->node != HF_EVENT_NO_NODE;
 }
@@ -85,8 +85,8 @@ static bool of_node(const struct hf_event *event)
  * agent empties the rows. */
 static char ids[HF_NODES_MAX][HF_NODE_TEXT_MAX + 1]; /* as last seen, since the list is this one */
 
-static const char *raw_id(char *out, size_t size, const struct reader *reader, unsigned node,
-                          uint64_t number)
+static const char *event_raw_id(char *out, size_t size, const struct reader *reader, unsigned node,
+                                uint64_t number)
 {
     enum event_place place = event_places_id(number, node, out, size);
     struct hf_node_row row;
@@ -110,70 +110,70 @@ void show_event_learn(const struct reader *reader)
     event_places_learn(&reader->table);
     memset(ids, 0, sizeof(ids));
     for (unsigned node = 0; node < hf_table_nodes(&reader->table); node++)
-        raw_id(id, sizeof(id), reader, node, UINT64_MAX);
+        event_raw_id(id, sizeof(id), reader, node, UINT64_MAX);
 }
 
-static const char *id_of(char *out, size_t size, const struct reader *reader,
-                         const struct hf_event *event, unsigned node)
+static const char *event_id_of(char *out, size_t size, const struct reader *reader,
+                               const struct hf_event *event, unsigned node)
 {
     char id[HF_NODE_TEXT_MAX + 1];
 
-    return text_escape_str(out, size, raw_id(id, sizeof(id), reader, node, event->number));
+    return text_escape_str(out, size, event_raw_id(id, sizeof(id), reader, node, event->number));
 }
 
 bool show_event_is_of(const struct reader *reader, const struct hf_event *event, const char *node)
 {
     char id[HF_NODE_TEXT_MAX + 1];
 
-    return of_node(event) &&
-           strcmp(raw_id(id, sizeof(id), reader, event->node, event->number), node) == 0;
+    return event_of_node(event) &&
+           strcmp(event_raw_id(id, sizeof(id), reader, event->node, event->number), node) == 0;
 }
 
 /* A damaged table may have more nodes than there are bits. */
-static bool votes(const struct hf_event *event, unsigned node)
+static bool event_votes(const struct hf_event *event, unsigned node)
 {
     return node < HF_NODES_MAX && event->voting >> node & 1;
 }
 
-static int vote_count(const struct hf_event *event)
+static int event_vote_count(const struct hf_event *event)
 {
     return __builtin_popcount(event->voting);
 }
 
 /* "n1, n3": the nodes whose votes did not stand. */
-static const char *without_vote(char *out, size_t size, const struct reader *reader,
-                                const struct hf_event *event)
+static const char *event_without_vote(char *out, size_t size, const struct reader *reader,
+                                      const struct hf_event *event)
 {
     size_t used = 0;
     char id[4 * HF_NODE_TEXT_MAX + 1];
 
     out[0] = '\0';
     for (unsigned node = 0; node < event->nodes && used < size; node++)
-        if (!votes(event, node))
+        if (!event_votes(event, node))
             used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "",
-                                     id_of(id, sizeof(id), reader, event, node));
+                                     event_id_of(id, sizeof(id), reader, event, node));
     return out;
 }
 
 /* --- a line for people ------------------------------------------------------------------------ */
 
-static int64_t left_ms(const struct hf_event *event, int64_t valid_ns)
+static int64_t event_left_ms(const struct hf_event *event, int64_t valid_ns)
 {
     return hf_dur_ms(hf_time_since((hf_time){valid_ns}, (hf_time){event->at_ns}));
 }
 
 /* "2 of 3 votes, 12.3s left". */
-static const char *standing(char *out, size_t size, const struct reader *reader,
-                            const struct hf_event *event)
+static const char *event_standing(char *out, size_t size, const struct reader *reader,
+                                  const struct hf_event *event)
 {
     char span[TEXT_SPAN_SIZE], missing[NODES_SIZE];
-    int count = vote_count(event);
-    int64_t left = left_ms(event, event->valid_ns);
+    int count = event_vote_count(event);
+    int64_t left = event_left_ms(event, event->valid_ns);
     size_t used = (size_t)snprintf(out, size, "%d of %d votes", count, event->nodes);
 
     if (count < event->nodes && used < size)
         used += (size_t)snprintf(out + used, size - used, " (not %s)",
-                                 without_vote(missing, sizeof(missing), reader, event));
+                                 event_without_vote(missing, sizeof(missing), reader, event));
     if (used < size && event->valid_ns && left > 0)
         snprintf(out + used, size - used, ", %s left", text_span(span, sizeof(span), left));
     else if (used < size && event->valid_ns)
@@ -182,7 +182,7 @@ static const char *standing(char *out, size_t size, const struct reader *reader,
     return out;
 }
 
-static const char *void_sentence(uint32_t reason)
+static const char *event_void_sentence(uint32_t reason)
 {
     switch (reason) {
     case HF_LOSS_FOREIGN:
@@ -199,7 +199,7 @@ static const char *void_sentence(uint32_t reason)
 }
 
 /* "; user 0 (pid 123) asked" */
-static const char *asker(char *out, size_t size, const struct hf_event *event)
+static const char *event_asker(char *out, size_t size, const struct hf_event *event)
 {
     out[0] = '\0';
     if (event->by_pid)
@@ -208,38 +208,38 @@ static const char *asker(char *out, size_t size, const struct hf_event *event)
 }
 
 /* The reason of the release. */
-static const char *released_by(const struct hf_event *event)
+static const char *event_released_by(const struct hf_event *event)
 {
     return event->reason == HF_LOSS_NONE ? "its holder released it" : hf_loss_text(event->reason);
 }
 
-static const char *handed_over(const struct hf_event *event, const char *sentence)
+static const char *show_event_handed_over(const struct hf_event *event, const char *sentence)
 {
     return event->flags & HF_EVENT_F_HANDED_OVER ? sentence : "";
 }
 
-static void detail_of_lease(char *out, size_t size, const struct reader *reader,
-                            const struct hf_event *event)
+static void event_detail_of_lease(char *out, size_t size, const struct reader *reader,
+                                  const struct hf_event *event)
 {
     char span[TEXT_SPAN_SIZE], id[4 * HF_NODE_TEXT_MAX + 1], rest[NODES_SIZE], by[64];
     const char *loss = hf_loss_text(event->reason);
 
     id[0] = '\0';
-    if (of_node(event))
-        id_of(id, sizeof(id), reader, event, event->node);
-    standing(rest, sizeof(rest), reader, event);
+    if (event_of_node(event))
+        event_id_of(id, sizeof(id), reader, event, event->node);
+    event_standing(rest, sizeof(rest), reader, event);
     switch (event->kind) {
     case HF_EVENT_GRANTED:
         snprintf(out, size, "fence %" PRIu64 ", pid %" PRIu32 ", waited %s%s, %s", event->fence,
                  event->pid, text_span(span, sizeof(span), event->value),
-                 handed_over(event, ", handed over"), rest);
+                 show_event_handed_over(event, ", handed over"), rest);
         break;
     case HF_EVENT_READOPTED:
         snprintf(out, size, "fence %" PRIu64 ", pid %" PRIu32 ", %s", event->fence, event->pid,
                  rest);
         break;
     case HF_EVENT_VOTE_VOID:
-        snprintf(out, size, "%s %s; %s", void_sentence(event->reason), id, rest);
+        snprintf(out, size, "%s %s; %s", event_void_sentence(event->reason), id, rest);
         break;
     case HF_EVENT_VOTE:
         snprintf(out, size, "%s counts again; %s", id, rest);
@@ -250,7 +250,7 @@ static void detail_of_lease(char *out, size_t size, const struct reader *reader,
     case HF_EVENT_LATE:
     case HF_EVENT_LOSING:
         snprintf(out, size, "%s%s%s%s%s; %s", loss, *id ? " (" : "", id, *id ? ")" : "",
-                 asker(by, sizeof(by), event), rest);
+                 event_asker(by, sizeof(by), event), rest);
         break;
     case HF_EVENT_LOST:
         snprintf(out, size, "%s%s%s%s; %s; held for %s, fence %" PRIu64 ", pid %" PRIu32, loss,
@@ -260,8 +260,8 @@ static void detail_of_lease(char *out, size_t size, const struct reader *reader,
     case HF_EVENT_RELEASED:
         snprintf(out, size, "held for %s, fence %" PRIu64 ", pid %" PRIu32 "; %s%s%s",
                  text_span(span, sizeof(span), event->value), event->fence, event->pid,
-                 released_by(event), asker(by, sizeof(by), event),
-                 handed_over(event, "; handed over on this host"));
+                 event_released_by(event), event_asker(by, sizeof(by), event),
+                 show_event_handed_over(event, "; handed over on this host"));
         break;
     case HF_EVENT_FORCED:
         snprintf(out, size,
@@ -282,7 +282,7 @@ static void detail_of_lease(char *out, size_t size, const struct reader *reader,
         break;
     case HF_EVENT_DENIED:
         snprintf(out, size, "user %" PRIu32 " (pid %" PRIu32 ") may not %s it", event->uid,
-                 event->pid, right_word(event->value));
+                 event->pid, event_right_word(event->value));
         break;
     case HF_EVENT_JOB_STOPPED:
         snprintf(out, size, "its guardian stops the job; %s", rest);
@@ -301,7 +301,7 @@ static void detail_of_lease(char *out, size_t size, const struct reader *reader,
     }
 }
 
-static const char *fleet_step(uint32_t step)
+static const char *event_fleet_step(uint32_t step)
 {
     switch (step) {
     case HF_FLEET_CHANGING:
@@ -315,9 +315,10 @@ static const char *fleet_step(uint32_t step)
     }
 }
 
-static void detail_of_fleet(char *out, size_t size, const struct hf_event *event, const char *host)
+static void event_detail_of_fleet(char *out, size_t size, const struct hf_event *event,
+                                  const char *host)
 {
-    const char *step = fleet_step(event->reason);
+    const char *step = event_fleet_step(event->reason);
 
     if (*host && event->reason == HF_FLEET_CHANGING)
         snprintf(out, size, "version %" PRId64 " %s, by user %" PRIu32 " on %s", event->value, step,
@@ -326,7 +327,7 @@ static void detail_of_fleet(char *out, size_t size, const struct hf_event *event
         snprintf(out, size, "version %" PRId64 " %s", event->value, step);
 }
 
-static void detail_of_other(char *out, size_t size, const struct hf_event *event)
+static void event_detail_of_other(char *out, size_t size, const struct hf_event *event)
 {
     char text[4 * HF_EVENT_TEXT + 1], span[TEXT_SPAN_SIZE], reasons[256];
 
@@ -348,7 +349,7 @@ static void detail_of_other(char *out, size_t size, const struct hf_event *event
         snprintf(out, size, "by user %" PRIu32 " (pid %" PRIu32 ")", event->uid, event->pid);
         break;
     case HF_EVENT_FLEET:
-        detail_of_fleet(out, size, event, text);
+        event_detail_of_fleet(out, size, event, text);
         break;
     case HF_EVENT_NODE_UP:
         snprintf(out, size, "version %s", text);
@@ -378,7 +379,7 @@ static void detail_of_other(char *out, size_t size, const struct hf_event *event
     case HF_EVENT_QUARANTINE:
         snprintf(out, size, "%s; no votes for %s",
                  words_quarantine_sentence(reasons, sizeof(reasons), event->reason),
-                 text_span(span, sizeof(span), left_ms(event, event->valid_ns)));
+                 text_span(span, sizeof(span), event_left_ms(event, event->valid_ns)));
         break;
     default:
         snprintf(out, size, "%s", text);
@@ -390,56 +391,57 @@ void show_event(const struct reader *reader, const struct hf_event *event)
     char at[TEXT_INSTANT_SIZE], subject[TEXT_NAME_SIZE] = "-";
     char detail[DETAIL_SIZE + NODES_SIZE] = "";
 
-    if (of_lease(event)) {
+    if (event_of_lease(event)) {
         text_escape(subject, sizeof(subject), event->text, hf_event_text_kept(event));
         if (event->text_len > HF_EVENT_TEXT)
             memcpy(subject + strlen(subject), "...", sizeof("..."));
-        detail_of_lease(detail, sizeof(detail), reader, event);
+        event_detail_of_lease(detail, sizeof(detail), reader, event);
     } else {
-        if (of_node(event))
-            id_of(subject, sizeof(subject), reader, event, event->node);
-        detail_of_other(detail, sizeof(detail), event);
+        if (event_of_node(event))
+            event_id_of(subject, sizeof(subject), reader, event, event->node);
+        event_detail_of_other(detail, sizeof(detail), event);
     }
     printf("%s  %-15s  %s%s%s\n", text_instant(at, sizeof(at), event->wall_ms),
-           word_of(event->kind), subject, *detail ? "  " : "", detail);
+           event_word_of(event->kind), subject, *detail ? "  " : "", detail);
 }
 
 /* --- JSON ------------------------------------------------------------------------------------- */
 
-static json_t *instant(int64_t ns)
+static json_t *event_instant(int64_t ns)
 {
     return ns ? json_u64_text((uint64_t)ns) : json_null();
 }
 
-static json_t *node_id(const struct reader *reader, const struct hf_event *event, unsigned node)
+static json_t *event_node_id(const struct reader *reader, const struct hf_event *event,
+                             unsigned node)
 {
     char id[HF_NODE_TEXT_MAX + 1];
 
-    return json_text_str(raw_id(id, sizeof(id), reader, node, event->number));
+    return json_text_str(event_raw_id(id, sizeof(id), reader, node, event->number));
 }
 
-static json_t *voting_json(const struct reader *reader, const struct hf_event *event)
+static json_t *event_voting_json(const struct reader *reader, const struct hf_event *event)
 {
     json_t *array = json_array();
 
     for (unsigned node = 0; node < event->nodes; node++)
-        if (votes(event, node))
-            json_array_append_new(array, node_id(reader, event, node));
+        if (event_votes(event, node))
+            json_array_append_new(array, event_node_id(reader, event, node));
     return array;
 }
 
-static const char *reason_word(const struct hf_event *event)
+static const char *event_reason_word(const struct hf_event *event)
 {
     if (event->kind == HF_EVENT_NODE_DOWN || event->kind == HF_EVENT_NODE_UNWRITABLE)
         return hf_why_failed(event->reason)->word;
     if (event->kind == HF_EVENT_NODE_REFUSED)
         return hf_why_refused(event->reason)->word;
-    return of_lease(event) ? hf_loss_word(event->reason) : "";
+    return event_of_lease(event) ? hf_loss_word(event->reason) : "";
 }
 
-static void put_lease(json_t *line, const struct reader *reader, const struct hf_event *event)
+static void event_put_lease(json_t *line, const struct reader *reader, const struct hf_event *event)
 {
-    int64_t left = left_ms(event, event->valid_ns);
+    int64_t left = event_left_ms(event, event->valid_ns);
 
     json_put_name(line, event->text, hf_event_text_kept(event));
     if (event->text_len > HF_EVENT_TEXT)
@@ -450,11 +452,11 @@ static void put_lease(json_t *line, const struct reader *reader, const struct hf
     json_put(line, "pid", json_integer(event->pid));
     json_put(line, "uid", json_integer(event->uid));
     json_put(line, "run", json_boolean(event->flags & HF_EVENT_F_RUN));
-    json_put(line, "votes", json_integer(vote_count(event)));
+    json_put(line, "votes", json_integer(event_vote_count(event)));
     json_put(line, "nodes", json_integer(event->nodes));
-    json_put(line, "voting", voting_json(reader, event));
-    json_put(line, "valid_before_ns", instant(event->valid_before_ns));
-    json_put(line, "valid_ns", instant(event->valid_ns));
+    json_put(line, "voting", event_voting_json(reader, event));
+    json_put(line, "valid_before_ns", event_instant(event->valid_before_ns));
+    json_put(line, "valid_ns", event_instant(event->valid_ns));
     json_put(line, "left_ms", event->valid_ns ? json_integer(left > 0 ? left : 0) : json_null());
     if (event->kind == HF_EVENT_GRANTED)
         json_put(line, "waited_ms", json_integer(event->value));
@@ -470,12 +472,12 @@ static void put_lease(json_t *line, const struct reader *reader, const struct hf
     if (event->kind == HF_EVENT_SKIPPED)
         json_put(line, "run_before_ms", json_integer(event->value));
     if (event->kind == HF_EVENT_DENIED)
-        json_put(line, "right", json_string(right_word(event->value)));
+        json_put(line, "right", json_string(event_right_word(event->value)));
     if (event->kind == HF_EVENT_GRANTED || event->kind == HF_EVENT_RELEASED)
         json_put(line, "handed_over", json_boolean(event->flags & HF_EVENT_F_HANDED_OVER));
 }
 
-static const char *fleet_step_word(uint32_t step)
+static const char *event_fleet_step_word(uint32_t step)
 {
     switch (step) {
     case HF_FLEET_CHANGING:
@@ -489,7 +491,7 @@ static const char *fleet_step_word(uint32_t step)
     }
 }
 
-static void put_other(json_t *line, const struct hf_event *event)
+static void event_put_other(json_t *line, const struct hf_event *event)
 {
     size_t len = hf_event_text_kept(event);
 
@@ -502,7 +504,7 @@ static void put_other(json_t *line, const struct hf_event *event)
     }
     if (event->kind == HF_EVENT_FLEET) {
         json_put(line, "version", json_integer(event->value));
-        json_put(line, "step", json_word(fleet_step_word(event->reason)));
+        json_put(line, "step", json_word(event_fleet_step_word(event->reason)));
         json_put(line, "uid", len ? json_integer(event->uid) : json_null());
     }
     if (event->kind == HF_EVENT_AGENT_STARTED)
@@ -513,7 +515,7 @@ static void put_other(json_t *line, const struct hf_event *event)
         json_put(line, "step_us", event->value ? json_integer(event->value) : json_null());
     if (event->kind == HF_EVENT_QUARANTINE) {
         json_put(line, "quarantine_reasons", show_node_quarantine_json(event->reason));
-        json_put(line, "left_ms", json_integer(left_ms(event, event->valid_ns)));
+        json_put(line, "left_ms", json_integer(event_left_ms(event, event->valid_ns)));
     }
 }
 
@@ -521,16 +523,17 @@ void show_event_json(const struct reader *reader, const struct hf_event *event)
 {
     json_t *line = json_object();
 
-    json_put(line, "event", json_string(word_of(event->kind)));
+    json_put(line, "event", json_string(event_word_of(event->kind)));
     json_put(line, "number", json_integer((json_int_t)event->number));
     json_put(line, "at", json_instant(event->wall_ms));
     json_put(line, "at_ns", json_u64_text((uint64_t)event->at_ns));
-    json_put(line, "node", of_node(event) ? node_id(reader, event, event->node) : json_null());
-    json_put(line, "reason", json_word(reason_word(event)));
-    if (of_lease(event))
-        put_lease(line, reader, event);
+    json_put(line, "node",
+             event_of_node(event) ? event_node_id(reader, event, event->node) : json_null());
+    json_put(line, "reason", json_word(event_reason_word(event)));
+    if (event_of_lease(event))
+        event_put_lease(line, reader, event);
     else
-        put_other(line, event);
+        event_put_other(line, event);
     json_line(line);
 }
 

@@ -13,7 +13,7 @@
 #define WIDTH_MAX 60
 
 /* A uid means something on its own host only. */
-static bool is_by_this_host(const struct fleet_told *told)
+static bool fleet_is_by_this_host(const struct fleet_told *told)
 {
     struct hf_holder holder = {0};
 
@@ -23,7 +23,7 @@ static bool is_by_this_host(const struct fleet_told *told)
 
 /* --- for people ---------------------------------------------------------------------------------- */
 
-static const char *says(const struct fleet_told_node *node)
+static const char *show_fleet_says(const struct fleet_told_node *node)
 {
     static const struct {
         const char *word, *shown;
@@ -45,21 +45,21 @@ static const char *says(const struct fleet_told_node *node)
     return "?"; /* a word of a later agent */
 }
 
-static void print_by(const struct fleet_told *told)
+static void fleet_print_by(const struct fleet_told *told)
 {
     char wall[TEXT_INSTANT_SIZE], user[FORMAT_USER_SIZE], host[4 * sizeof(told->by_host)];
 
     if (told->since_wall_ms == 0)
         return;
     printf(", since %s by ", text_wall(wall, sizeof(wall), (int64_t)told->since_wall_ms));
-    if (is_by_this_host(told))
+    if (fleet_is_by_this_host(told))
         fputs(format_user(user, sizeof(user), (uint32_t)told->by_uid), stdout);
     else
         printf("uid %" PRIu64, told->by_uid);
     printf(" on %s", text_escape_str(host, sizeof(host), told->by_host));
 }
 
-static void print_record(const struct fleet_told *told)
+static void fleet_print_record(const struct fleet_told *told)
 {
     char name[WORD_SIZE], state[4 * TOLD_WORD_SIZE], digest[4 * TOLD_WORD_SIZE],
         span[TEXT_SPAN_SIZE];
@@ -73,7 +73,7 @@ static void print_record(const struct fleet_told *told)
            text_escape_str(state, sizeof(state), told->state));
     if (told->settles_ms)
         printf(" and settles in %s", text_span(span, sizeof(span), (int64_t)told->settles_ms));
-    print_by(told);
+    fleet_print_by(told);
     printf("\nrecord    %s: ttl_max %s, %d node%s, %d %s needed\n",
            text_escape_str(digest, sizeof(digest), told->digest),
            text_span(span, sizeof(span), (int64_t)told->ttl_max_ms), told->seat_count,
@@ -85,7 +85,7 @@ struct widths {
     int id, seat;
 };
 
-static void widen(int *width, const char *text)
+static void fleet_widen(int *width, const char *text)
 {
     char shown[WORD_SIZE];
     int length = (int)strlen(text_escape_str(shown, sizeof(shown), text));
@@ -94,23 +94,23 @@ static void widen(int *width, const char *text)
         *width = length < WIDTH_MAX ? length : WIDTH_MAX;
 }
 
-static struct widths widths_of(const struct fleet_told *told)
+static struct widths fleet_widths_of(const struct fleet_told *told)
 {
     struct widths widths = {.id = (int)strlen("NODE"), .seat = (int)strlen("SEAT")};
 
     for (int i = 0; i < told->count; i++) {
-        widen(&widths.id, told->node[i].id);
-        widen(&widths.seat, told->node[i].seat);
+        fleet_widen(&widths.id, told->node[i].id);
+        fleet_widen(&widths.seat, told->node[i].seat);
     }
     for (int i = 0; i < told->seat_count; i++) {
-        widen(&widths.id, told->seat[i].id);
-        widen(&widths.seat, told->seat[i].address);
+        fleet_widen(&widths.id, told->seat[i].id);
+        fleet_widen(&widths.seat, told->seat[i].address);
     }
     return widths;
 }
 
-static void print_row(const struct widths *widths, const char *id, const char *seat,
-                      const char *text, const char *counts)
+static void fleet_print_row(const struct widths *widths, const char *id, const char *seat,
+                            const char *text, const char *counts)
 {
     char shown_id[WORD_SIZE], shown_seat[WORD_SIZE];
 
@@ -119,25 +119,25 @@ static void print_row(const struct widths *widths, const char *id, const char *s
            counts);
 }
 
-static void print_nodes(const struct fleet_told *told)
+static void fleet_print_nodes(const struct fleet_told *told)
 {
-    struct widths widths = widths_of(told);
+    struct widths widths = fleet_widths_of(told);
 
     if (told->count + told->seat_count == 0)
         return; /* the agent has only begun */
     putchar('\n');
-    print_row(&widths, "NODE", "SEAT", "THIS NODE SAYS", "COUNTS");
+    fleet_print_row(&widths, "NODE", "SEAT", "THIS NODE SAYS", "COUNTS");
     for (int i = 0; i < told->count; i++)
-        print_row(&widths, told->node[i].id, told->node[i].seat, says(&told->node[i]),
-                  told->node[i].counts ? "yes" : "no");
+        fleet_print_row(&widths, told->node[i].id, told->node[i].seat,
+                        show_fleet_says(&told->node[i]), told->node[i].counts ? "yes" : "no");
     for (int i = 0; i < told->seat_count; i++)
         if (!fleet_told_lists(told, told->seat[i].id))
-            print_row(&widths, told->seat[i].id, told->seat[i].address, "not configured here",
-                      "no");
+            fleet_print_row(&widths, told->seat[i].id, told->seat[i].address, "not configured here",
+                            "no");
 }
 
 /* While only those that stay count: who else there is. */
-static void print_change(const struct fleet_told *told)
+static void fleet_print_change(const struct fleet_told *told)
 {
     char id[WORD_SIZE], address[WORD_SIZE];
 
@@ -159,12 +159,12 @@ static void print_change(const struct fleet_told *told)
     }
 }
 
-static void print_remarks(const struct fleet_told *told)
+static void fleet_print_remarks(const struct fleet_told *told)
 {
     char text[4 * TOLD_TEXT_SIZE];
 
     if (fleet_told_narrow(told))
-        print_change(told);
+        fleet_print_change(told);
     for (int i = 0; i < told->count; i++)
         if (told->node[i].elsewhere)
             printf("%s\n", fleet_told_elsewhere(text, sizeof(text), &told->node[i]));
@@ -179,14 +179,14 @@ static void print_remarks(const struct fleet_told *told)
 
 void show_fleet(const struct fleet_told *told)
 {
-    print_record(told);
-    print_nodes(told);
-    print_remarks(told);
+    fleet_print_record(told);
+    fleet_print_nodes(told);
+    fleet_print_remarks(told);
 }
 
 /* --- JSON ---------------------------------------------------------------------------------------- */
 
-static json_t *seats_json(const struct fleet_told_seat *seats, int count, bool are_before)
+static json_t *fleet_seats_json(const struct fleet_told_seat *seats, int count, bool are_before)
 {
     json_t *array = json_array();
 
@@ -202,7 +202,7 @@ static json_t *seats_json(const struct fleet_told_seat *seats, int count, bool a
     return array;
 }
 
-static json_t *by_json(const struct fleet_told *told)
+static json_t *fleet_by_json(const struct fleet_told *told)
 {
     char user[FORMAT_USER_SIZE];
     json_t *by;
@@ -213,13 +213,13 @@ static json_t *by_json(const struct fleet_told *told)
     json_put(by, "host", json_text_str(told->by_host));
     json_put(by, "uid", json_integer((json_int_t)told->by_uid));
     json_put(by, "user",
-             is_by_this_host(told)
+             fleet_is_by_this_host(told)
                  ? json_string(format_user(user, sizeof(user), (uint32_t)told->by_uid))
                  : json_null());
     return by;
 }
 
-static json_t *record_json(const struct fleet_told *told)
+static json_t *fleet_record_json(const struct fleet_told *told)
 {
     json_t *record;
 
@@ -233,15 +233,15 @@ static json_t *record_json(const struct fleet_told *told)
     json_put(record, "settles_ms",
              told->settles_ms ? json_integer((json_int_t)told->settles_ms) : json_null());
     json_put(record, "since", json_wall((int64_t)told->since_wall_ms));
-    json_put(record, "by", by_json(told));
+    json_put(record, "by", fleet_by_json(told));
     json_put(record, "ttl_max_ms", json_integer((json_int_t)told->ttl_max_ms));
     json_put(record, "quorum", json_integer(fleet_told_quorum(told)));
-    json_put(record, "members", seats_json(told->seat, told->seat_count, false));
-    json_put(record, "members_before", seats_json(told->before, told->before_count, true));
+    json_put(record, "members", fleet_seats_json(told->seat, told->seat_count, false));
+    json_put(record, "members_before", fleet_seats_json(told->before, told->before_count, true));
     return record;
 }
 
-static json_t *node_json(const struct fleet_told_node *node)
+static json_t *fleet_node_json(const struct fleet_told_node *node)
 {
     json_t *json = json_object();
 
@@ -258,10 +258,10 @@ static json_t *node_json(const struct fleet_told_node *node)
 void show_fleet_json(struct json_out *out, const struct fleet_told *told)
 {
     json_member(out, "well", json_boolean(fleet_told_well(told)));
-    json_member(out, "record", record_json(told));
+    json_member(out, "record", fleet_record_json(told));
     json_array_begin(out, "nodes");
     for (int i = 0; i < told->count; i++)
-        json_element(out, node_json(&told->node[i]));
+        json_element(out, fleet_node_json(&told->node[i]));
     json_array_end(out);
     json_array_begin(out, "misplaced");
     for (int i = 0; i < told->misplaced_count; i++)

@@ -23,7 +23,7 @@ struct facts {
     int64_t left_ms, held_ms;
 };
 
-static struct facts facts_of(const struct hf_slot_view *view, bool in_force)
+static struct facts lease_facts_of(const struct hf_slot_view *view, bool in_force)
 {
     hf_time now = reader_now();
     struct facts facts = {0};
@@ -37,7 +37,7 @@ static struct facts facts_of(const struct hf_slot_view *view, bool in_force)
 
 /* --- many ---------------------------------------------------------------------------------------- */
 
-static void measure(const struct hf_slot_view *view, bool in_force, void *arg)
+static void lease_measure(const struct hf_slot_view *view, bool in_force, void *arg)
 {
     struct list *list = arg;
     char name[TEXT_NAME_SIZE];
@@ -49,10 +49,10 @@ static void measure(const struct hf_slot_view *view, bool in_force, void *arg)
         list->width = width < NAME_WIDTH_MAX ? width : NAME_WIDTH_MAX;
 }
 
-static void print_line(const struct hf_slot_view *view, bool in_force, void *arg)
+static void lease_print_line(const struct hf_slot_view *view, bool in_force, void *arg)
 {
     struct list *list = arg;
-    struct facts facts = facts_of(view, in_force);
+    struct facts facts = lease_facts_of(view, in_force);
     char name[TEXT_NAME_SIZE], user[FORMAT_USER_SIZE], note[4 * HF_NOTE_MAX + 1];
     char left[TEXT_SPAN_SIZE] = "-", held[TEXT_SPAN_SIZE] = "-", votes[32];
 
@@ -76,15 +76,15 @@ uint32_t show_lease_list(const struct reader *reader, const struct reader_filter
     struct list list = {.reader = reader, .width = (int)strlen("NAME")};
 
     /* Walks twice instead of copying a million leases; a lease that comes in between may be wider. */
-    reader_walk(&reader->table, filter, measure, &list);
+    reader_walk(&reader->table, filter, lease_measure, &list);
     printf("%-*s  %-6s  %-19s  %-6s  %-5s  %-7s  %-8s  %-6s  %s\n", list.width, "NAME", "STATE",
            "FENCE", "LEFT", "VOTES", "PID", "USER", "HELD", "NOTE");
     list.count = 0;
-    *ret_unreadable = reader_walk(&reader->table, filter, print_line, &list);
+    *ret_unreadable = reader_walk(&reader->table, filter, lease_print_line, &list);
     return list.count;
 }
 
-static void print_json(const struct hf_slot_view *view, bool in_force, void *arg)
+static void lease_print_json(const struct hf_slot_view *view, bool in_force, void *arg)
 {
     struct list *list = arg;
 
@@ -98,7 +98,7 @@ uint32_t show_lease_list_json(struct json_out *out, const struct reader *reader,
     struct list list = {.reader = reader, .out = out};
 
     json_array_begin(out, "leases");
-    *ret_unreadable = reader_walk(&reader->table, filter, print_json, &list);
+    *ret_unreadable = reader_walk(&reader->table, filter, lease_print_json, &list);
     json_array_end(out);
     return list.count;
 }
@@ -117,7 +117,7 @@ void show_lease_unreadable(const char *subcommand, uint32_t unreadable)
 json_t *show_lease_json(const struct reader *reader, const struct hf_slot_view *view, bool in_force)
 {
     const struct hf_table_terms terms = hf_table_terms(&reader->table);
-    struct facts facts = facts_of(view, in_force);
+    struct facts facts = lease_facts_of(view, in_force);
     char user[FORMAT_USER_SIZE];
     json_t *lease = json_object();
 
@@ -146,7 +146,7 @@ json_t *show_lease_json(const struct reader *reader, const struct hf_slot_view *
     return lease;
 }
 
-static void print_flags(const struct hf_slot_view *view)
+static void lease_print_flags(const struct hf_slot_view *view)
 {
     if (view->flags & HF_SLOT_F_RUN)
         puts("kind      run: released when the job's process tree is reaped");
@@ -160,7 +160,7 @@ static void print_flags(const struct hf_slot_view *view)
 void show_lease(const struct reader *reader, const struct hf_slot_view *view, bool in_force)
 {
     const struct hf_table_terms terms = hf_table_terms(&reader->table);
-    struct facts facts = facts_of(view, in_force);
+    struct facts facts = lease_facts_of(view, in_force);
     char text[TEXT_NAME_SIZE], user[FORMAT_USER_SIZE], wall[TEXT_SPAN_SIZE], span[TEXT_SPAN_SIZE];
 
     printf("name      %s\n", text_escape(text, sizeof(text), view->name, view->name_len));
@@ -183,6 +183,6 @@ void show_lease(const struct reader *reader, const struct hf_slot_view *view, bo
         printf("\nsince     %s (%s)", text_wall(wall, sizeof(wall), reader_wall_of(view->since)),
                text_span(span, sizeof(span), facts.held_ms));
     printf("\nnote      %s\n", *view->note ? text_escape_str(text, sizeof(text), view->note) : "-");
-    print_flags(view);
+    lease_print_flags(view);
     printf("slot      %" PRIu32 ", generation %" PRIu32 "\n", view->slot, view->generation);
 }

@@ -21,14 +21,14 @@ struct shown {
 };
 
 /* The time left of the quarantine; 0: not in one, or its end is not known. */
-static int64_t quarantine_left_ms(const struct hf_node_row *row)
+static int64_t node_quarantine_left_ms(const struct hf_node_row *row)
 {
     int64_t left = hf_dur_ms(hf_time_since((hf_time){row->quarantine_until_ns}, reader_now()));
 
     return row->quarantine_until_ns > 0 && left > 0 ? left : 0;
 }
 
-static int64_t unwritable_ms(const struct hf_node_row *row)
+static int64_t node_unwritable_ms(const struct hf_node_row *row)
 {
     int64_t ms = hf_dur_ms(hf_time_since(reader_now(), (hf_time){row->unwritable_since_ns}));
 
@@ -36,21 +36,21 @@ static int64_t unwritable_ms(const struct hf_node_row *row)
 }
 
 /* "refuses writes for 3.2s: oom: OOM command not allowed ..."; "" if it takes them. */
-static const char *unwritable(char *out, size_t size, const struct hf_node_row *row)
+static const char *node_unwritable(char *out, size_t size, const struct hf_node_row *row)
 {
     char span[TEXT_SPAN_SIZE], error[4 * sizeof(row->error)];
 
     out[0] = '\0';
     if (row->unwritable_since_ns > 0)
         snprintf(out, size, "refuses writes for %s: %s: %s",
-                 text_span(span, sizeof(span), unwritable_ms(row)),
+                 text_span(span, sizeof(span), node_unwritable_ms(row)),
                  hf_why_failed(row->error_class)->word,
                  text_escape_str(error, sizeof(error), row->error));
     return out;
 }
 
 /* Of a node that votes: whose word that is by, and what its server does not let agents do. */
-static void note_on_voter(char *out, size_t size, const struct hf_node_row *row)
+static void node_note_on_voter(char *out, size_t size, const struct hf_node_row *row)
 {
     bool polled =
         (row->flags & HF_NODE_F_TRACKING) >> HF_NODE_F_TRACKING_SHIFT == HF_TRACKING_REFUSED;
@@ -68,7 +68,7 @@ static void note_on_voter(char *out, size_t size, const struct hf_node_row *row)
 }
 
 /* Of nodes whose addresses are mixed up in this host's configuration: which these are. */
-static void misplaced(char *out, size_t size, const struct shown *s)
+static void node_misplaced(char *out, size_t size, const struct shown *s)
 {
     char id[4 * sizeof(s->rows[0].id)];
     uint32_t total = 0, said = 0;
@@ -96,27 +96,27 @@ static void misplaced(char *out, size_t size, const struct shown *s)
 }
 
 /* Why a node does not vote by its state, or a note on one that does. */
-static const char *why_by_state(char *out, size_t size, const struct hf_node_row *row,
-                                const struct shown *s)
+static const char *node_why_by_state(char *out, size_t size, const struct hf_node_row *row,
+                                     const struct shown *s)
 {
     char reasons[256], span[TEXT_SPAN_SIZE], error[4 * sizeof(row->error)], writes[WHY_SIZE / 2];
-    int64_t left = life_is_present(s->life) ? quarantine_left_ms(row) : 0;
+    int64_t left = life_is_present(s->life) ? node_quarantine_left_ms(row) : 0;
 
     out[0] = '\0';
     switch (row->state) {
     case HF_NODE_UNWRITABLE:
-        unwritable(out, size, row);
+        node_unwritable(out, size, row);
         break;
     case HF_NODE_QUARANTINED:
         words_quarantine_sentence(reasons, sizeof(reasons), row->quarantine_reason);
-        unwritable(writes, sizeof(writes), row);
+        node_unwritable(writes, sizeof(writes), row);
         snprintf(out, size, "%s%s%s%s%.*s", reasons, left ? ", votes again in " : "",
                  left ? text_span(span, sizeof(span), left) : "", *writes ? "; " : "",
                  (int)sizeof(writes) / 2, writes);
         break;
     case HF_NODE_REFUSED:
         if (row->refused == HF_REFUSED_MISPLACED)
-            misplaced(out, size, s);
+            node_misplaced(out, size, s);
         else
             snprintf(out, size, "%s", hf_why_refused(row->refused)->sentence);
         break;
@@ -124,7 +124,7 @@ static const char *why_by_state(char *out, size_t size, const struct hf_node_row
         if (row->refused)
             snprintf(out, size, "%s", hf_why_refused(row->refused)->sentence);
         else
-            note_on_voter(out, size, row);
+            node_note_on_voter(out, size, row);
         break;
     default:
         snprintf(out, size, "%s", text_escape_str(error, sizeof(error), row->error));
@@ -133,7 +133,8 @@ static const char *why_by_state(char *out, size_t size, const struct hf_node_row
 }
 
 /* The same, and how it stands to the fleet's record. */
-static const char *why(char *out, size_t size, const struct hf_node_row *row, const struct shown *s)
+static const char *node_why(char *out, size_t size, const struct hf_node_row *row,
+                            const struct shown *s)
 {
     char fleet[WHY_SIZE / 4], rest[WHY_SIZE / 2];
 
@@ -142,14 +143,14 @@ static const char *why(char *out, size_t size, const struct hf_node_row *row, co
                          row->refused == HF_REFUSED_MISPLACED
                              ? row->flags & ~(uint32_t)HF_NODE_F_ELSEWHERE
                              : row->flags);
-    why_by_state(rest, sizeof(rest), row, s);
+    node_why_by_state(rest, sizeof(rest), row, s);
     snprintf(out, size, "%s%s%s", fleet, *fleet && *rest ? "; " : "", rest);
     return out;
 }
 
 /* "was up", when the agent gave its last sign of life. */
-static const char *state_of(char *out, size_t size, const struct hf_node_row *row,
-                            const struct life *life)
+static const char *node_state_of(char *out, size_t size, const struct hf_node_row *row,
+                                 const struct life *life)
 {
     snprintf(out, size, "%s%s", life_is_present(life) ? "" : "was ",
              hf_node_state_word(row->state));
@@ -157,21 +158,21 @@ static const char *state_of(char *out, size_t size, const struct hf_node_row *ro
 }
 
 /* Why it does not vote; before it when that was known, unless it is known now. "-": nothing. */
-static const char *note_of(char *out, size_t size, const struct hf_node_row *row,
-                           const struct shown *s)
+static const char *node_note_of(char *out, size_t size, const struct hf_node_row *row,
+                                const struct shown *s)
 {
     char because[WHY_SIZE], when[TEXT_SPAN_SIZE + 8] = "";
 
     if (!life_is_present(s->life))
         life_when(when, sizeof(when), s->life);
-    why(because, sizeof(because), row, s);
+    node_why(because, sizeof(because), row, s);
     snprintf(out, size, "%s%s%s", when, *when && *because ? ": " : "", because);
     if (!*out)
         snprintf(out, size, "-");
     return out;
 }
 
-static const char *id_of(char *out, size_t size, const struct hf_node_row *row)
+static const char *node_id_of(char *out, size_t size, const struct hf_node_row *row)
 {
     return text_escape_str(out, size, *row->id ? row->id : "?");
 }
@@ -185,20 +186,20 @@ void show_node_list(const struct reader *reader, const struct life *life)
     int width = (int)strlen("NODE"), states = life_is_present(life) ? 11 : 15;
 
     for (uint32_t i = 0; i < count; i++) {
-        int len = (int)strlen(id_of(id, sizeof(id), &rows[i]));
+        int len = (int)strlen(node_id_of(id, sizeof(id), &rows[i]));
 
         if (len > width)
             width = len < ID_WIDTH_MAX ? len : ID_WIDTH_MAX;
     }
     printf("%-*s  %-*s  %-8s  %s\n", width, "NODE", states, "STATE", "RTT", "WHY");
     for (uint32_t i = 0; i < count; i++)
-        printf("%-*s  %-*s  %-8s  %s\n", width, id_of(id, sizeof(id), &rows[i]), states,
-               state_of(state, sizeof(state), &rows[i], life),
+        printf("%-*s  %-*s  %-8s  %s\n", width, node_id_of(id, sizeof(id), &rows[i]), states,
+               node_state_of(state, sizeof(state), &rows[i], life),
                format_rtt(rtt, sizeof(rtt), rows[i].rtt_ns),
-               note_of(note, sizeof(note), &rows[i], &s));
+               node_note_of(note, sizeof(note), &rows[i], &s));
 }
 
-static void print_flags(const struct hf_node_row *row)
+static void node_print_flags(const struct hf_node_row *row)
 {
     if (row->flags & HF_NODE_F_DEV)
         puts("  flags     private (--dev)");
@@ -206,16 +207,16 @@ static void print_flags(const struct hf_node_row *row)
         puts("  flags     assumed fresh");
 }
 
-static void print_long(const struct hf_node_row *row, const struct shown *s)
+static void node_print_long(const struct hf_node_row *row, const struct shown *s)
 {
     char text[2 * WHY_SIZE], span[TEXT_SPAN_SIZE];
 
-    printf("%s\n", id_of(text, sizeof(text), row));
+    printf("%s\n", node_id_of(text, sizeof(text), row));
     printf("  address   %s\n", text_escape_str(text, sizeof(text), row->address));
-    printf("  state     %s", state_of(text, sizeof(text), row, s->life));
+    printf("  state     %s", node_state_of(text, sizeof(text), row, s->life));
     if (!life_is_present(s->life))
         printf(" %s", life_when(text, sizeof(text), s->life));
-    printf(*why(text, sizeof(text), row, s) ? ": %s\n" : "%s\n", text);
+    printf(*node_why(text, sizeof(text), row, s) ? ": %s\n" : "%s\n", text);
     if (*row->version)
         printf("  server    version %s", text_escape_str(text, sizeof(text), row->version));
     if (*row->version && *row->run_id)
@@ -232,7 +233,7 @@ static void print_long(const struct hf_node_row *row, const struct shown *s)
                format_offset(text, sizeof(text), row->clock_offset_us),
                format_rtt(span, sizeof(span), row->unseen_step_ns));
     }
-    print_flags(row);
+    node_print_flags(row);
     printf("  waiting   %s\n", words_tracking_sentence(row->flags));
     printf("  counts    replies %" PRIu64 ", timeouts %" PRIu64 ", errors %" PRIu64
            ", reconnects %" PRIu64 ", clock steps %" PRIu64 "\n",
@@ -249,7 +250,7 @@ void show_node_list_long(const struct reader *reader, const struct life *life)
     const struct shown s = {life, rows, count};
 
     for (uint32_t i = 0; i < count; i++)
-        print_long(&rows[i], &s);
+        node_print_long(&rows[i], &s);
 }
 
 json_t *show_node_quarantine_json(uint32_t reasons)
@@ -262,7 +263,7 @@ json_t *show_node_quarantine_json(uint32_t reasons)
     return array;
 }
 
-static json_t *fleet_json(uint32_t flags)
+static json_t *node_fleet_json(uint32_t flags)
 {
     json_t *array = json_array();
     const char *word;
@@ -285,10 +286,10 @@ static json_t *node_json(const struct hf_node_row *row, const struct life *life)
     json_put(node, "votes", json_boolean(present && reader_node_votes(row)));
     json_put(node, "last_state", json_string(hf_node_state_word(row->state)));
     json_put(node, "last_votes", json_boolean(reader_node_votes(row)));
-    json_put(node, "fleet_faults", fleet_json(row->flags));
+    json_put(node, "fleet_faults", node_fleet_json(row->flags));
     json_put(node, "refusal", json_word(hf_why_refused(row->refused)->word));
     json_put(node, "quarantine_reasons", show_node_quarantine_json(row->quarantine_reason));
-    json_put(node, "quarantine_left_ms", json_integer(present ? quarantine_left_ms(row) : 0));
+    json_put(node, "quarantine_left_ms", json_integer(present ? node_quarantine_left_ms(row) : 0));
     json_put(node, "rtt_us", json_integer(row->rtt_ns / HF_NS_PER_US));
     json_put(node, "last_reply_age_ms",
              row->last_reply_ns > 0 ? json_integer(age_ms) : json_null());
@@ -307,7 +308,7 @@ static json_t *node_json(const struct hf_node_row *row, const struct life *life)
     json_put(node, "reconnects", json_integer((json_int_t)row->reconnects));
     json_put(node, "clock_steps", json_integer((json_int_t)row->clock_steps));
     json_put(node, "unwritable_ms",
-             row->unwritable_since_ns > 0 ? json_integer(unwritable_ms(row)) : json_null());
+             row->unwritable_since_ns > 0 ? json_integer(node_unwritable_ms(row)) : json_null());
     json_put(node, "error_class", json_word(hf_why_failed(row->error_class)->word));
     json_put(node, "error", json_word(row->error));
     return node;

@@ -9,38 +9,38 @@
 
 #define NAME_WIDTH_MAX 48
 
-static int64_t waits_ms(const struct hf_waiter_row *row)
+static int64_t waiter_waits_ms(const struct hf_waiter_row *row)
 {
     int64_t ms = hf_dur_ms(hf_time_since(reader_now(), (hf_time){row->since_ns}));
 
     return ms > 0 ? ms : 0;
 }
 
-static bool gives_up(const struct hf_waiter_row *row)
+static bool waiter_gives_up(const struct hf_waiter_row *row)
 {
     return row->deadline_ns != INT64_MAX;
 }
 
-static int64_t gives_up_ms(const struct hf_waiter_row *row)
+static int64_t waiter_gives_up_ms(const struct hf_waiter_row *row)
 {
     int64_t ms = hf_dur_ms(hf_time_since((hf_time){row->deadline_ns}, reader_now()));
 
     return ms > 0 ? ms : 0;
 }
 
-static const char *name_of(char *out, size_t size, const struct hf_waiter_row *row)
+static const char *waiter_name_of(char *out, size_t size, const struct hf_waiter_row *row)
 {
     return text_escape(out, size, row->name, row->name_len);
 }
 
-static const char *command_of(char *out, size_t size, const struct hf_waiter_row *row)
+static const char *waiter_command_of(char *out, size_t size, const struct hf_waiter_row *row)
 {
     return *row->comm ? text_escape_str(out, size, row->comm) : "-";
 }
 
-static const char *until_of(char *out, size_t size, const struct hf_waiter_row *row)
+static const char *waiter_until_of(char *out, size_t size, const struct hf_waiter_row *row)
 {
-    return gives_up(row) ? text_span(out, size, gives_up_ms(row)) : "never";
+    return waiter_gives_up(row) ? text_span(out, size, waiter_gives_up_ms(row)) : "never";
 }
 
 void show_waiter_list(const struct waiting *waiting, bool all)
@@ -52,7 +52,7 @@ void show_waiter_list(const struct waiting *waiting, bool all)
     if (!waiting->count)
         return;
     for (size_t i = 0; i < waiting->count; i++) {
-        int len = text_columns(name_of(name, sizeof(name), &waiting->items[i].row));
+        int len = text_columns(waiter_name_of(name, sizeof(name), &waiting->items[i].row));
 
         if (len > width)
             width = len < NAME_WIDTH_MAX ? len : NAME_WIDTH_MAX;
@@ -62,12 +62,13 @@ void show_waiter_list(const struct waiting *waiting, bool all)
     for (size_t i = 0; i < waiting->count; i++) {
         const struct hf_waiter_row *row = &waiting->items[i].row;
 
-        name_of(name, sizeof(name), row);
+        waiter_name_of(name, sizeof(name), row);
         printf("%-*s  %-5" PRIu32 "  %-7" PRIu32 "  %-8s  %-6s  %-8s  %s\n",
                text_width(name, width), name, waiting->items[i].place, row->pid,
                format_user(user, sizeof(user), row->uid),
-               text_span(waits, sizeof(waits), waits_ms(row)), until_of(until, sizeof(until), row),
-               command_of(command, sizeof(command), row));
+               text_span(waits, sizeof(waits), waiter_waits_ms(row)),
+               waiter_until_of(until, sizeof(until), row),
+               waiter_command_of(command, sizeof(command), row));
     }
     if (all && waiting->all > waiting->count)
         printf("... and %" PRIu64 " more wait\n", waiting->all - (uint64_t)waiting->count);
@@ -83,10 +84,10 @@ void show_waiter_of_lease(const struct waiting *waiting)
 
         printf("waits     %" PRIu32 ". pid %" PRIu32 " (user %s) command %s for %s",
                waiting->items[i].place, row->pid, format_user(user, sizeof(user), row->uid),
-               command_of(command, sizeof(command), row),
-               text_span(waits, sizeof(waits), waits_ms(row)));
-        if (gives_up(row))
-            printf(", gives up in %s", until_of(until, sizeof(until), row));
+               waiter_command_of(command, sizeof(command), row),
+               text_span(waits, sizeof(waits), waiter_waits_ms(row)));
+        if (waiter_gives_up(row))
+            printf(", gives up in %s", waiter_until_of(until, sizeof(until), row));
         putchar('\n');
     }
 }
@@ -103,8 +104,9 @@ static json_t *waiter_json(const struct waiting_one *one)
     json_put(json, "uid", json_integer(row->uid));
     json_put(json, "user", json_text_str(format_user(user, sizeof(user), row->uid)));
     json_put(json, "command", json_word(row->comm));
-    json_put(json, "waits_ms", json_integer(waits_ms(row)));
-    json_put(json, "gives_up_ms", gives_up(row) ? json_integer(gives_up_ms(row)) : json_null());
+    json_put(json, "waits_ms", json_integer(waiter_waits_ms(row)));
+    json_put(json, "gives_up_ms",
+             waiter_gives_up(row) ? json_integer(waiter_gives_up_ms(row)) : json_null());
     json_put(json, "ttl_ms", json_integer(row->ttl_ms));
     json_put(json, "run", json_boolean(row->flags & HF_WAITER_F_RUN));
     return json;

@@ -14,7 +14,7 @@
 
 #define SHOWN_SIZE (4 * PATH_MAX)
 
-static bool ends_with(const char *text, const char *suffix)
+static bool textfile_ends_with(const char *text, const char *suffix)
 {
     size_t length = strlen(text), tail = strlen(suffix);
 
@@ -33,7 +33,7 @@ int textfile_path(const char *path, const char *agent, char *ret_path, size_t si
         made = snprintf(ret_path, size, "%s%sholdfast-%s" TEXTFILE_SUFFIX, path, slash, agent);
     else
         made = snprintf(ret_path, size, "%s", path);
-    if (made > 0 && (size_t)made < size && ends_with(ret_path, TEXTFILE_SUFFIX))
+    if (made > 0 && (size_t)made < size && textfile_ends_with(ret_path, TEXTFILE_SUFFIX))
         return EXIT_OK;
     snprintf(why, why_size,
              "give a directory that exists, or a file whose name ends with " TEXTFILE_SUFFIX
@@ -43,7 +43,7 @@ int textfile_path(const char *path, const char *agent, char *ret_path, size_t si
 }
 
 /* Says what failed by errno. */
-static int failed(const char *what, const char *path, char *why, size_t why_size)
+static int textfile_failed(const char *what, const char *path, char *why, size_t why_size)
 {
     int error = errno;
     bool denied = error == EACCES || error == EPERM || error == EROFS;
@@ -58,7 +58,7 @@ static int failed(const char *what, const char *path, char *why, size_t why_size
     return denied ? EXIT_DENIED : EXIT_FAILED;
 }
 
-static bool write_all(int fd, const char *text, size_t length)
+static bool textfile_write_all(int fd, const char *text, size_t length)
 {
     while (length) {
         ssize_t done = write(fd, text, length);
@@ -84,18 +84,18 @@ int textfile_write(const char *path, const char *text, size_t length, char *why,
     if (snprintf(beside, sizeof(beside), "%.*s.%s.XXXXXX", dir, path, path + dir) >=
         (int)sizeof(beside)) {
         errno = ENAMETOOLONG;
-        return failed("write", path, why, why_size);
+        return textfile_failed("write", path, why, why_size);
     }
     fd = mkstemp(beside);
     if (fd < 0)
-        return failed("write", path, why, why_size);
+        return textfile_failed("write", path, why, why_size);
     code = EXIT_OK;
-    if (!write_all(fd, text, length) || fchmod(fd, 0644) < 0)
-        code = failed("write", path, why, why_size);
+    if (!textfile_write_all(fd, text, length) || fchmod(fd, 0644) < 0)
+        code = textfile_failed("write", path, why, why_size);
     if (close(fd) < 0 && code == EXIT_OK)
-        code = failed("write", path, why, why_size);
+        code = textfile_failed("write", path, why, why_size);
     if (code == EXIT_OK && rename(beside, path) < 0)
-        code = failed("replace", path, why, why_size);
+        code = textfile_failed("replace", path, why, why_size);
     if (code != EXIT_OK)
         (void)unlink(beside);
     return code;

@@ -9,7 +9,7 @@
 #include "tools/output/format.h"
 
 /* A stable word for enum hf_who_state. */
-static const char *word_of(int state)
+static const char *who_word_of(int state)
 {
     switch (state) {
     case HF_WHO_HELD:
@@ -37,7 +37,7 @@ static const char *who_sentence(int state)
     }
 }
 
-static void print_holder(const struct hf_who_info *who)
+static void who_print_holder(const struct hf_who_info *who)
 {
     const struct hf_holder *holder = &who->holder;
     char text[4 * sizeof(holder->note) + 1], span[TEXT_SPAN_SIZE];
@@ -65,7 +65,7 @@ static void print_holder(const struct hf_who_info *who)
            *holder->note ? text_escape_str(text, sizeof(text), holder->note) : "-");
 }
 
-static void print_left(const struct hf_who_info *who)
+static void who_print_left(const struct hf_who_info *who)
 {
     char span[TEXT_SPAN_SIZE];
 
@@ -83,8 +83,8 @@ void who_print(const void *name, size_t name_len, const struct hf_who_info *who)
     printf("name      %s\n", text_escape(shown, sizeof(shown), name, name_len));
     printf("state     %s\n", who_sentence(who->state));
     if (who->holding) {
-        print_holder(who);
-        print_left(who);
+        who_print_holder(who);
+        who_print_left(who);
         printf("id        %s\n", *who->id ? who->id : "none: its key is of another type");
     }
     if (who->forced)
@@ -119,7 +119,7 @@ void who_put_holder(json_t *object, const struct hf_holder *holder)
 
 void who_put(json_t *object, const struct hf_who_info *who)
 {
-    json_put(object, "state", json_string(word_of(who->state)));
+    json_put(object, "state", json_string(who_word_of(who->state)));
     json_put(object, "held", json_boolean(who->state == HF_WHO_HELD));
     who_put_holder(object, &who->holder);
     json_put(object, "id", json_word(who->id));

@@ -31,7 +31,7 @@ struct top {
 };
 
 /* The next agent may have made another table. Until it has, the last one of the one before is shown. */
-static void follow(struct top *top)
+static void cmd_top_follow(struct top *top)
 {
     uint32_t state = atomic_load_explicit(&top->reader.table.header->state, memory_order_acquire);
     char why[READER_WHY_SIZE];
@@ -46,7 +46,7 @@ static void follow(struct top *top)
     top->reader = next;
 }
 
-static bool show(struct top *top, bool first)
+static bool cmd_top_show(struct top *top, bool first)
 {
     top_model_take(&top->model, &top->reader, top->prefix);
     top_terminal_size(&top->style.width, &top->style.height);
@@ -62,25 +62,25 @@ static bool show(struct top *top, bool first)
 }
 
 /* Keys and another size redraw without counting as a frame that was due. */
-static bool watch(struct top *top)
+static bool cmd_top_watch(struct top *top)
 {
     int64_t delay_ms = top->args->delay_ms >= 0 ? top->args->delay_ms : DELAY_MS;
     enum top_wish wish;
 
-    if (!show(top, true))
+    if (!cmd_top_show(top, true))
         return false;
     for (uint32_t shown = 1; !top->frames || shown < top->frames; shown += wish == TOP_DUE) {
         wish = top_terminal_wait(delay_ms);
         if (wish == TOP_QUIT)
             break;
-        follow(top);
-        if (!show(top, false))
+        cmd_top_follow(top);
+        if (!cmd_top_show(top, false))
             return false;
     }
     return true;
 }
 
-static int judge(const struct reader_args *args)
+static int cmd_top_judge(const struct reader_args *args)
 {
     if (args->once && args->count)
         return args_usage("top", "leave out -n with --once: it is one frame");
@@ -90,7 +90,7 @@ static int judge(const struct reader_args *args)
 }
 
 /* Of a terminal whose reader went away nothing is left to be said. */
-static int finish(bool shown)
+static int cmd_top_finish(bool shown)
 {
     if (!shown && (errno == EPIPE || errno == EIO)) {
         format_forget();
@@ -118,7 +118,7 @@ int cmd_top(int argc, char **argv)
 
     if (code != READER_ARGS_GO_ON ||
         (code = reader_args_prefix(argc, argv, &args, &prefix)) != EXIT_OK ||
-        (code = judge(&args)) != EXIT_OK)
+        (code = cmd_top_judge(&args)) != EXIT_OK)
         return code;
     code = reader_open_or_say("top", args.agent, &top.reader);
     if (code != EXIT_OK)
@@ -133,10 +133,10 @@ int cmd_top(int argc, char **argv)
         top_terminal_open();
     else
         top_terminal_watch();
-    shown = watch(&top);
+    shown = cmd_top_watch(&top);
     if (top.live)
         top_terminal_close();
-    code = finish(shown);
+    code = cmd_top_finish(shown);
     top_model_free(&top.model);
     top_canvas_free(&top.canvas);
     reader_close(&top.reader);

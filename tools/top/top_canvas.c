@@ -21,7 +21,7 @@ void top_canvas_free(struct top_canvas *c)
     *c = (struct top_canvas){.text = NULL};
 }
 
-static void append(struct top_canvas *c, const char *bytes, size_t length)
+static void canvas_append(struct top_canvas *c, const char *bytes, size_t length)
 {
     if (c->length + length > c->room) {
         size_t room = 2 * (c->length + length) + 4096;
@@ -38,12 +38,12 @@ static void append(struct top_canvas *c, const char *bytes, size_t length)
     c->length += length;
 }
 
-static void append_str(struct top_canvas *c, const char *text)
+static void canvas_append_str(struct top_canvas *c, const char *text)
 {
-    append(c, text, strlen(text));
+    canvas_append(c, text, strlen(text));
 }
 
-static void begin_tone(struct top_canvas *c, enum top_tone tone)
+static void canvas_begin_tone(struct top_canvas *c, enum top_tone tone)
 {
     static const char *const codes[] = {
         [TONE_PLAIN] = "",        [TONE_BOLD] = "\x1b[1m",  [TONE_DIM] = "\x1b[2m",
@@ -51,44 +51,44 @@ static void begin_tone(struct top_canvas *c, enum top_tone tone)
     };
 
     if (c->style->colour)
-        append_str(c, codes[tone]);
+        canvas_append_str(c, codes[tone]);
 }
 
-static void end_tone(struct top_canvas *c, enum top_tone tone)
+static void canvas_end_tone(struct top_canvas *c, enum top_tone tone)
 {
     if (c->style->colour && tone != TONE_PLAIN)
-        append_str(c, "\x1b[0m");
+        canvas_append_str(c, "\x1b[0m");
 }
 
-static int room_of(const struct top_canvas *c)
+static int canvas_room_of(const struct top_canvas *c)
 {
     return c->style->width - c->column;
 }
 
-static void put_bytes(struct top_canvas *c, enum top_tone tone, const char *text, int count)
+static void canvas_put_bytes(struct top_canvas *c, enum top_tone tone, const char *text, int count)
 {
-    count = count < room_of(c) ? count : room_of(c);
+    count = count < canvas_room_of(c) ? count : canvas_room_of(c);
     if (count <= 0)
         return;
-    begin_tone(c, tone);
+    canvas_begin_tone(c, tone);
     for (int i = 0; i < count; i++) {
         char byte = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
 
-        append(c, &byte, 1);
+        canvas_append(c, &byte, 1);
     }
-    end_tone(c, tone);
+    canvas_end_tone(c, tone);
     c->column += count;
 }
 
 void top_canvas_put(struct top_canvas *c, enum top_tone tone, const char *text)
 {
-    put_bytes(c, tone, text, (int)strlen(text));
+    canvas_put_bytes(c, tone, text, (int)strlen(text));
 }
 
 void top_canvas_pad(struct top_canvas *c, int column)
 {
-    while (c->column < column && room_of(c) > 0)
-        put_bytes(c, TONE_PLAIN, " ", 1);
+    while (c->column < column && canvas_room_of(c) > 0)
+        canvas_put_bytes(c, TONE_PLAIN, " ", 1);
 }
 
 void top_canvas_cell(struct top_canvas *c, enum top_tone tone, const char *text, int width,
@@ -100,29 +100,29 @@ void top_canvas_cell(struct top_canvas *c, enum top_tone tone, const char *text,
     if (length > width) {
         int kept = width > (int)sizeof(cut) ? width - (int)(sizeof(cut) - 1) : width;
 
-        put_bytes(c, tone, text, kept);
-        put_bytes(c, tone, cut, width - kept);
+        canvas_put_bytes(c, tone, text, kept);
+        canvas_put_bytes(c, tone, cut, width - kept);
         return;
     }
     if (right)
         top_canvas_pad(c, start + width - length);
-    put_bytes(c, tone, text, length);
+    canvas_put_bytes(c, tone, text, length);
     top_canvas_pad(c, start + width);
 }
 
 /* One to seven eighths of a cell, from the left: U+258F to U+2589. */
-static void append_eighths(struct top_canvas *c, int eighths)
+static void canvas_append_eighths(struct top_canvas *c, int eighths)
 {
     const char cell[] = {'\xe2', '\x96', (char)('\x90' - eighths)};
 
-    append(c, cell, sizeof(cell));
+    canvas_append(c, cell, sizeof(cell));
 }
 
 void top_canvas_bar(struct top_canvas *c, enum top_tone tone, double part, int width)
 {
     int whole, eighths;
 
-    width = width < room_of(c) ? width : room_of(c);
+    width = width < canvas_room_of(c) ? width : canvas_room_of(c);
     if (width <= 0)
         return;
     part = part > 0 ? part : 0; /* also what is no number */
@@ -132,19 +132,19 @@ void top_canvas_bar(struct top_canvas *c, enum top_tone tone, double part, int w
     eighths = part > 0 && eighths == 0 ? 1 : eighths;
     whole = c->style->unicode ? eighths / EIGHTHS : (eighths + EIGHTHS / 2 - 1) / EIGHTHS;
     whole = part > 0 && !c->style->unicode && whole == 0 ? 1 : whole;
-    begin_tone(c, tone);
+    canvas_begin_tone(c, tone);
     for (int i = 0; i < whole; i++)
-        append_str(c, c->style->unicode ? "\u2588" : "#");
+        canvas_append_str(c, c->style->unicode ? "\u2588" : "#");
     if (c->style->unicode && eighths % EIGHTHS)
-        append_eighths(c, eighths % EIGHTHS);
-    end_tone(c, tone);
+        canvas_append_eighths(c, eighths % EIGHTHS);
+    canvas_end_tone(c, tone);
     whole += c->style->unicode && eighths % EIGHTHS;
     if (whole < width)
-        begin_tone(c, TONE_DIM);
+        canvas_begin_tone(c, TONE_DIM);
     for (int i = whole; i < width; i++)
-        append_str(c, c->style->unicode ? "\u00b7" : ".");
+        canvas_append_str(c, c->style->unicode ? "\u00b7" : ".");
     if (whole < width)
-        end_tone(c, TONE_DIM);
+        canvas_end_tone(c, TONE_DIM);
     c->column += width;
 }
 
@@ -152,7 +152,7 @@ void top_canvas_end_line(struct top_canvas *c)
 {
     while (c->length && c->text[c->length - 1] == ' ')
         c->length--;
-    append(c, "\n", 1);
+    canvas_append(c, "\n", 1);
     c->column = 0;
     c->lines++;
 }

@@ -27,7 +27,7 @@ struct column {
 };
 
 /* The columns that fit, by rank. */
-static void fit(struct column *columns, int count, int width)
+static void frame_fit(struct column *columns, int count, int width)
 {
     int used = 0;
 
@@ -48,38 +48,39 @@ static void fit(struct column *columns, int count, int width)
             columns[i].width += width - used;
 }
 
-static void gap(struct top_canvas *c)
+static void frame_gap(struct top_canvas *c)
 {
     if (c->column)
         top_canvas_pad(c, c->column + GAP);
 }
 
-static void cell(struct top_canvas *c, const struct column *column, enum top_tone tone,
-                 const char *text)
+static void frame_cell(struct top_canvas *c, const struct column *column, enum top_tone tone,
+                       const char *text)
 {
     if (!column->width)
         return;
-    gap(c);
+    frame_gap(c);
     top_canvas_cell(c, tone, text, column->width, column->right);
 }
 
-static void bar(struct top_canvas *c, const struct column *column, enum top_tone tone, double part)
+static void frame_bar(struct top_canvas *c, const struct column *column, enum top_tone tone,
+                      double part)
 {
     if (!column->width)
         return;
-    gap(c);
+    frame_gap(c);
     top_canvas_bar(c, tone, part, column->width);
 }
 
-static void heading(struct top_canvas *c, const struct column *columns, int count)
+static void frame_heading(struct top_canvas *c, const struct column *columns, int count)
 {
     top_canvas_end_line(c);
     for (int i = 0; i < count; i++)
-        cell(c, &columns[i], TONE_BOLD, columns[i].head);
+        frame_cell(c, &columns[i], TONE_BOLD, columns[i].head);
     top_canvas_end_line(c);
 }
 
-static void more(struct top_canvas *c, uint64_t count, const char *where)
+static void frame_more(struct top_canvas *c, uint64_t count, const char *where)
 {
     char text[96];
 
@@ -90,12 +91,12 @@ static void more(struct top_canvas *c, uint64_t count, const char *where)
     top_canvas_end_line(c);
 }
 
-static const char *name_of(char *out, const uint8_t *name, size_t len)
+static const char *frame_name_of(char *out, const uint8_t *name, size_t len)
 {
     return text_escape_ascii(out, CELL_SIZE, name, len);
 }
 
-static int longer(int width, const char *text, int most)
+static int frame_longer(int width, const char *text, int most)
 {
     int len = (int)strlen(text);
 
@@ -104,46 +105,46 @@ static int longer(int width, const char *text, int most)
 }
 
 /* Columns of a name, at most: the bar and what is before it have to fit beside it. */
-static int name_most(const struct top_canvas *c)
+static int frame_name_most(const struct top_canvas *c)
 {
     return c->style->width >= 60 ? c->style->width * 3 / 8 : c->style->width / 3 + 1;
 }
 
-static const char *span_of(char *out, size_t size, int64_t ms)
+static const char *frame_span_of(char *out, size_t size, int64_t ms)
 {
     return ms < 0 ? "-" : text_span(out, size, ms);
 }
 
 /* --- the head ------------------------------------------------------------------------------------ */
 
-static enum top_tone tone_of(enum life_verdict verdict)
+static enum top_tone frame_tone_of(enum life_verdict verdict)
 {
     return verdict == LIFE_ALIVE ? TONE_GOOD : TONE_BAD;
 }
 
 /* A part of a line; nothing where all of it does not fit. */
-static void whole(struct top_canvas *c, enum top_tone tone, const char *text)
+static void frame_whole(struct top_canvas *c, enum top_tone tone, const char *text)
 {
     if (!c->column || c->column + (int)strlen(text) <= c->style->width)
         top_canvas_put(c, tone, text);
 }
 
-static void draw_title(struct top_canvas *c, const struct top_model *m)
+static void frame_draw_title(struct top_canvas *c, const struct top_model *m)
 {
     char text[TOP_NOTE + 64], span[TEXT_SPAN_SIZE], at[TEXT_INSTANT_SIZE];
     int width = c->style->width, room;
 
     snprintf(text, sizeof(text), "%s on %s: ", m->agent, m->host);
     top_canvas_put(c, TONE_BOLD, text);
-    top_canvas_put(c, tone_of(m->verdict), life_verdict_name(m->verdict));
+    top_canvas_put(c, frame_tone_of(m->verdict), life_verdict_name(m->verdict));
     snprintf(text, sizeof(text), ", pid %d, version %s", m->pid, m->version);
-    whole(c, TONE_PLAIN, text);
+    frame_whole(c, TONE_PLAIN, text);
     if (m->verdict == LIFE_ALIVE && m->up_ms >= 0) {
         snprintf(text, sizeof(text), ", up %s", text_span(span, sizeof(span), m->up_ms));
-        whole(c, TONE_PLAIN, text);
+        frame_whole(c, TONE_PLAIN, text);
     }
     if (m->drained)
-        whole(c, TONE_WARN, ", drained");
+        frame_whole(c, TONE_WARN, ", drained");
     text_wall(at, sizeof(at), m->wall_ms);
     room = width - (int)strlen(at);
     if (room - GAP >= c->column) {
@@ -153,7 +154,7 @@ static void draw_title(struct top_canvas *c, const struct top_model *m)
     top_canvas_end_line(c);
 }
 
-static void put_rate(char *out, size_t size, int64_t in_10s)
+static void frame_put_rate(char *out, size_t size, int64_t in_10s)
 {
     if (in_10s < 0)
         out[0] = '\0';
@@ -161,32 +162,32 @@ static void put_rate(char *out, size_t size, int64_t in_10s)
         snprintf(out, size, " (%" PRId64 ".%" PRId64 "/s)", in_10s / 10, in_10s % 10);
 }
 
-static void draw_counts(struct top_canvas *c, const struct top_model *m)
+static void frame_draw_counts(struct top_canvas *c, const struct top_model *m)
 {
     char text[160], rate[32];
 
     snprintf(text, sizeof(text), "leases %" PRIu32, m->counts.leases);
-    whole(c, TONE_PLAIN, text);
+    frame_whole(c, TONE_PLAIN, text);
     if (m->counts.late || m->counts.losing) {
         snprintf(text, sizeof(text), " (%" PRIu32 " late, %" PRIu32 " losing)", m->counts.late,
                  m->counts.losing);
-        whole(c, m->counts.losing ? TONE_BAD : TONE_WARN, text);
+        frame_whole(c, m->counts.losing ? TONE_BAD : TONE_WARN, text);
     }
     if (m->verdict == LIFE_ALIVE)
         snprintf(text, sizeof(text), ", waiters %" PRIu64 ", clients %" PRIu64, m->waiting,
                  m->clients);
     else
         snprintf(text, sizeof(text), ", waiters -, clients -");
-    whole(c, TONE_PLAIN, text);
-    put_rate(rate, sizeof(rate), m->grants_10s);
+    frame_whole(c, TONE_PLAIN, text);
+    frame_put_rate(rate, sizeof(rate), m->grants_10s);
     snprintf(text, sizeof(text), ", grants %" PRIu64 "%s", m->grants, rate);
-    whole(c, TONE_PLAIN, text);
+    frame_whole(c, TONE_PLAIN, text);
     snprintf(text, sizeof(text), ", lost %" PRIu64, m->losses);
-    whole(c, m->losses ? TONE_WARN : TONE_PLAIN, text);
+    frame_whole(c, m->losses ? TONE_WARN : TONE_PLAIN, text);
     top_canvas_end_line(c);
 }
 
-static void draw_renewals(struct top_canvas *c, const struct top_model *m)
+static void frame_draw_renewals(struct top_canvas *c, const struct top_model *m)
 {
     char text[200], span[TEXT_SPAN_SIZE], ttl[TEXT_SPAN_SIZE];
     bool present = m->verdict == LIFE_ALIVE;
@@ -197,27 +198,27 @@ static void draw_renewals(struct top_canvas *c, const struct top_model *m)
     snprintf(text, sizeof(text), "%" PRIu32 " of %" PRIu32 " nodes %s%s, quorum %" PRIu32,
              m->voting, m->terms.nodes, present ? "vote" : "voted ", present ? "" : m->when,
              m->terms.quorum);
-    whole(c, tone, text);
+    frame_whole(c, tone, text);
     snprintf(text, sizeof(text), ", ttl %s", text_span(ttl, sizeof(ttl), m->terms.ttl_ms));
-    whole(c, TONE_PLAIN, text);
+    frame_whole(c, TONE_PLAIN, text);
     if (m->margin_ppm >= 0) {
         snprintf(text, sizeof(text), "; margin %" PRId64 "%% of T", m->margin_ppm / 10000);
-        whole(c, m->margin_ppm < 500000 ? TONE_WARN : TONE_PLAIN, text);
+        frame_whole(c, m->margin_ppm < 500000 ? TONE_WARN : TONE_PLAIN, text);
     }
     for (int i = 0; i < LIFE_THREADS; i++) {
         snprintf(text, sizeof(text), "%s%s %s", i ? ", " : "; ", life_thread_name(i),
-                 span_of(span, sizeof(span), m->beat_ms[i]));
-        whole(c, m->beat_ms[i] < 0 || m->beat_ms[i] > LIFE_SILENCE_MS ? TONE_BAD : TONE_PLAIN,
-              text);
+                 frame_span_of(span, sizeof(span), m->beat_ms[i]));
+        frame_whole(c, m->beat_ms[i] < 0 || m->beat_ms[i] > LIFE_SILENCE_MS ? TONE_BAD : TONE_PLAIN,
+                    text);
     }
     top_canvas_end_line(c);
 }
 
-static void draw_head(struct top_canvas *c, const struct top_model *m)
+static void frame_draw_head(struct top_canvas *c, const struct top_model *m)
 {
-    draw_title(c, m);
-    draw_counts(c, m);
-    draw_renewals(c, m);
+    frame_draw_title(c, m);
+    frame_draw_counts(c, m);
+    frame_draw_renewals(c, m);
     if (*m->sentence) {
         for (size_t i = 0; i < strlen(m->sentence); i += (size_t)c->style->width) {
             top_canvas_put(c, TONE_BAD, m->sentence + i);
@@ -228,7 +229,7 @@ static void draw_head(struct top_canvas *c, const struct top_model *m)
 
 /* --- nodes --------------------------------------------------------------------------------------- */
 
-static void draw_nodes(struct top_canvas *c, const struct top_model *m)
+static void frame_draw_nodes(struct top_canvas *c, const struct top_model *m)
 {
     struct column columns[] = {{"NODE", 4, 0, false, false},    {"STATE", 5, 1, false, false},
                                {"RTT", 8, 2, true, false},      {"LATENCY", 10, 4, false, false},
@@ -237,35 +238,36 @@ static void draw_nodes(struct top_canvas *c, const struct top_model *m)
     char rtt[TEXT_SPAN_SIZE], span[TEXT_SPAN_SIZE];
 
     for (uint32_t i = 0; i < m->node_count; i++) {
-        columns[0].width = longer(columns[0].width, m->node[i].id, c->style->width / 4 + 2);
-        columns[1].width = longer(columns[1].width, m->node[i].state, 15);
+        columns[0].width = frame_longer(columns[0].width, m->node[i].id, c->style->width / 4 + 2);
+        columns[1].width = frame_longer(columns[1].width, m->node[i].state, 15);
         slowest_ns = m->node[i].rtt_ns > slowest_ns ? m->node[i].rtt_ns : slowest_ns;
     }
-    fit(columns, HF_LENGTH(columns), c->style->width);
-    heading(c, columns, HF_LENGTH(columns));
+    frame_fit(columns, HF_LENGTH(columns), c->style->width);
+    frame_heading(c, columns, HF_LENGTH(columns));
     for (uint32_t i = 0; i < m->node_count; i++) {
         const struct top_node *node = &m->node[i];
         enum top_tone tone = node->votes ? TONE_GOOD : TONE_BAD;
 
-        cell(c, &columns[0], TONE_PLAIN, node->id);
-        cell(c, &columns[1], tone, node->state);
-        cell(c, &columns[2], TONE_PLAIN, format_rtt(rtt, sizeof(rtt), node->rtt_ns));
-        bar(c, &columns[3], tone, (double)node->rtt_ns / (double)slowest_ns);
-        cell(c, &columns[4], TONE_PLAIN, span_of(span, sizeof(span), node->answered_ms));
-        cell(c, &columns[5], TONE_PLAIN, *node->why ? node->why : "-");
+        frame_cell(c, &columns[0], TONE_PLAIN, node->id);
+        frame_cell(c, &columns[1], tone, node->state);
+        frame_cell(c, &columns[2], TONE_PLAIN, format_rtt(rtt, sizeof(rtt), node->rtt_ns));
+        frame_bar(c, &columns[3], tone, (double)node->rtt_ns / (double)slowest_ns);
+        frame_cell(c, &columns[4], TONE_PLAIN,
+                   frame_span_of(span, sizeof(span), node->answered_ms));
+        frame_cell(c, &columns[5], TONE_PLAIN, *node->why ? node->why : "-");
         top_canvas_end_line(c);
     }
 }
 
 /* --- leases -------------------------------------------------------------------------------------- */
 
-static const char *state_word(enum hf_slot_state state)
+static const char *frame_state_word(enum hf_slot_state state)
 {
     return state == HF_SLOT_LOSING ? "losing" : state == HF_SLOT_LATE ? "late" : "held";
 }
 
 /* By what its agent says, and by the time that is left while it says nothing. */
-static enum top_tone tone_of_lease(const struct top_lease *lease)
+static enum top_tone frame_tone_of_lease(const struct top_lease *lease)
 {
     if (lease->state == HF_SLOT_LOSING || 10 * lease->left_ms <= 3 * lease->ttl_ms)
         return TONE_BAD;
@@ -273,101 +275,106 @@ static enum top_tone tone_of_lease(const struct top_lease *lease)
                                                                                : TONE_GOOD;
 }
 
-static int bar_width(int width)
+static int frame_bar_width(int width)
 {
     return width >= 100 ? 24 : width >= 60 ? 16 : 8;
 }
 
-static void draw_lease(struct top_canvas *c, const struct top_model *m,
-                       const struct column *columns, const struct top_lease *lease)
+static void frame_draw_lease(struct top_canvas *c, const struct top_model *m,
+                             const struct column *columns, const struct top_lease *lease)
 {
-    enum top_tone tone = tone_of_lease(lease);
+    enum top_tone tone = frame_tone_of_lease(lease);
     char name[CELL_SIZE], text[32], span[TEXT_SPAN_SIZE];
 
-    cell(c, &columns[0], TONE_PLAIN, name_of(name, lease->name, lease->name_len));
-    cell(c, &columns[1], tone, state_word(lease->state));
-    cell(c, &columns[2], TONE_PLAIN, text_span(span, sizeof(span), lease->left_ms));
-    bar(c, &columns[3], tone, lease->ttl_ms ? (double)lease->left_ms / (double)lease->ttl_ms : 0);
+    frame_cell(c, &columns[0], TONE_PLAIN, frame_name_of(name, lease->name, lease->name_len));
+    frame_cell(c, &columns[1], tone, frame_state_word(lease->state));
+    frame_cell(c, &columns[2], TONE_PLAIN, text_span(span, sizeof(span), lease->left_ms));
+    frame_bar(c, &columns[3], tone,
+              lease->ttl_ms ? (double)lease->left_ms / (double)lease->ttl_ms : 0);
     snprintf(text, sizeof(text), "%" PRIu32 "/%" PRIu32, lease->votes, m->terms.nodes);
-    cell(c, &columns[4], lease->votes < m->terms.nodes ? TONE_WARN : TONE_PLAIN, text);
+    frame_cell(c, &columns[4], lease->votes < m->terms.nodes ? TONE_WARN : TONE_PLAIN, text);
     snprintf(text, sizeof(text), "%" PRIu32, lease->pid);
-    cell(c, &columns[5], TONE_PLAIN, text);
-    cell(c, &columns[6], TONE_PLAIN, lease->user);
-    cell(c, &columns[7], TONE_PLAIN, text_span(span, sizeof(span), lease->held_ms));
-    cell(c, &columns[8], TONE_PLAIN, *lease->note ? lease->note : "-");
+    frame_cell(c, &columns[5], TONE_PLAIN, text);
+    frame_cell(c, &columns[6], TONE_PLAIN, lease->user);
+    frame_cell(c, &columns[7], TONE_PLAIN, text_span(span, sizeof(span), lease->held_ms));
+    frame_cell(c, &columns[8], TONE_PLAIN, *lease->note ? lease->note : "-");
     top_canvas_end_line(c);
 }
 
 /* `rows`: lines for leases, the one that counts the rest among them. */
-static void draw_leases(struct top_canvas *c, const struct top_model *m, size_t rows)
+static void frame_draw_leases(struct top_canvas *c, const struct top_model *m, size_t rows)
 {
-    struct column columns[] = {
-        {"NAME", 4, 0, false, false},  {"STATE", 6, 1, false, false},
-        {"LEFT", 6, 2, true, false},   {"VALIDITY", bar_width(c->style->width), 3, false, false},
-        {"VOTES", 5, 6, false, false}, {"PID", 7, 4, false, false},
-        {"USER", 8, 5, false, false},  {"HELD", 6, 7, true, false},
-        {"NOTE", 6, 8, false, true}};
+    struct column columns[] = {{"NAME", 4, 0, false, false},
+                               {"STATE", 6, 1, false, false},
+                               {"LEFT", 6, 2, true, false},
+                               {"VALIDITY", frame_bar_width(c->style->width), 3, false, false},
+                               {"VOTES", 5, 6, false, false},
+                               {"PID", 7, 4, false, false},
+                               {"USER", 8, 5, false, false},
+                               {"HELD", 6, 7, true, false},
+                               {"NOTE", 6, 8, false, true}};
     size_t shown = m->lease_total > rows && rows ? rows - 1 : rows;
     char name[CELL_SIZE];
 
     shown = shown < m->lease_count ? shown : m->lease_count;
     for (size_t i = 0; i < shown; i++)
-        columns[0].width = longer(
-            columns[0].width, name_of(name, m->lease[i].name, m->lease[i].name_len), name_most(c));
-    fit(columns, HF_LENGTH(columns), c->style->width);
-    heading(c, columns, HF_LENGTH(columns));
+        columns[0].width = frame_longer(columns[0].width,
+                                        frame_name_of(name, m->lease[i].name, m->lease[i].name_len),
+                                        frame_name_most(c));
+    frame_fit(columns, HF_LENGTH(columns), c->style->width);
+    frame_heading(c, columns, HF_LENGTH(columns));
     for (size_t i = 0; i < shown; i++)
-        draw_lease(c, m, columns, &m->lease[i]);
+        frame_draw_lease(c, m, columns, &m->lease[i]);
     if (!m->lease_total && rows) {
         top_canvas_put(c, TONE_DIM, m->filtered ? "none with that prefix is held" : "none is held");
         top_canvas_end_line(c);
     }
     if (rows)
-        more(c, m->lease_total - shown, ": holdfast list");
+        frame_more(c, m->lease_total - shown, ": holdfast list");
 }
 
 /* --- who waits, and what was lost ---------------------------------------------------------------- */
 
-static uint64_t waiting_total(const struct top_model *m)
+static uint64_t frame_waiting_total(const struct top_model *m)
 {
     return m->filtered || m->waiting < m->waiter_count ? m->waiter_count : m->waiting;
 }
 
-static void draw_waiting(struct top_canvas *c, const struct top_model *m, size_t rows)
+static void frame_draw_waiting(struct top_canvas *c, const struct top_model *m, size_t rows)
 {
     struct column columns[] = {{"WAITED FOR", 10, 0, false, false}, {"PLACE", 5, 1, true, false},
                                {"PID", 7, 2, false, false},         {"USER", 8, 4, false, false},
                                {"WAITS", 6, 3, true, false},        {"GIVES UP", 8, 5, true, false},
                                {"COMMAND", 7, 6, false, true}};
-    size_t shown = waiting_total(m) > rows && rows ? rows - 1 : rows;
+    size_t shown = frame_waiting_total(m) > rows && rows ? rows - 1 : rows;
     char name[CELL_SIZE], text[32], span[TEXT_SPAN_SIZE];
 
     shown = shown < m->waiter_count ? shown : m->waiter_count;
     for (size_t i = 0; i < shown; i++)
-        columns[0].width =
-            longer(columns[0].width, name_of(name, m->waiter[i].name, m->waiter[i].name_len),
-                   name_most(c));
-    fit(columns, HF_LENGTH(columns), c->style->width);
-    heading(c, columns, HF_LENGTH(columns));
+        columns[0].width = frame_longer(
+            columns[0].width, frame_name_of(name, m->waiter[i].name, m->waiter[i].name_len),
+            frame_name_most(c));
+    frame_fit(columns, HF_LENGTH(columns), c->style->width);
+    frame_heading(c, columns, HF_LENGTH(columns));
     for (size_t i = 0; i < shown; i++) {
         const struct top_waiter *w = &m->waiter[i];
 
-        cell(c, &columns[0], TONE_PLAIN, name_of(name, w->name, w->name_len));
+        frame_cell(c, &columns[0], TONE_PLAIN, frame_name_of(name, w->name, w->name_len));
         snprintf(text, sizeof(text), "%" PRIu32, w->place);
-        cell(c, &columns[1], TONE_PLAIN, text);
+        frame_cell(c, &columns[1], TONE_PLAIN, text);
         snprintf(text, sizeof(text), "%" PRIu32, w->pid);
-        cell(c, &columns[2], TONE_PLAIN, text);
-        cell(c, &columns[3], TONE_PLAIN, w->user);
-        cell(c, &columns[4], TONE_PLAIN, text_span(span, sizeof(span), w->waits_ms));
-        cell(c, &columns[5], TONE_PLAIN,
-             w->gives_up_ms < 0 ? "never" : text_span(span, sizeof(span), w->gives_up_ms));
-        cell(c, &columns[6], TONE_PLAIN, *w->command ? w->command : "-");
+        frame_cell(c, &columns[2], TONE_PLAIN, text);
+        frame_cell(c, &columns[3], TONE_PLAIN, w->user);
+        frame_cell(c, &columns[4], TONE_PLAIN, text_span(span, sizeof(span), w->waits_ms));
+        frame_cell(c, &columns[5], TONE_PLAIN,
+                   w->gives_up_ms < 0 ? "never" : text_span(span, sizeof(span), w->gives_up_ms));
+        frame_cell(c, &columns[6], TONE_PLAIN, *w->command ? w->command : "-");
         top_canvas_end_line(c);
     }
-    more(c, waiting_total(m) - shown, "");
+    frame_more(c, frame_waiting_total(m) - shown, "");
 }
 
-static void draw_losses(struct top_canvas *c, const struct top_model *m, size_t rows)
+static void frame_draw_losses(struct top_canvas *c, const struct top_model *m, size_t rows)
 {
     struct column columns[] = {{"LOST", 4, 0, false, false},
                                {"AT", 20, 2, false, false},
@@ -377,17 +384,18 @@ static void draw_losses(struct top_canvas *c, const struct top_model *m, size_t 
 
     rows = rows < m->loss_count ? rows : m->loss_count;
     for (size_t i = 0; i < rows; i++)
-        columns[0].width = longer(
-            columns[0].width, name_of(name, m->loss[i].name, m->loss[i].name_len), name_most(c));
-    fit(columns, HF_LENGTH(columns), c->style->width);
-    heading(c, columns, HF_LENGTH(columns));
+        columns[0].width = frame_longer(columns[0].width,
+                                        frame_name_of(name, m->loss[i].name, m->loss[i].name_len),
+                                        frame_name_most(c));
+    frame_fit(columns, HF_LENGTH(columns), c->style->width);
+    frame_heading(c, columns, HF_LENGTH(columns));
     for (size_t i = 0; i < rows; i++) {
         const struct top_loss *loss = &m->loss[i];
 
-        cell(c, &columns[0], TONE_PLAIN, name_of(name, loss->name, loss->name_len));
-        cell(c, &columns[1], TONE_PLAIN, text_wall(at, sizeof(at), loss->wall_ms));
-        cell(c, &columns[2], TONE_BAD, loss->state);
-        cell(c, &columns[3], TONE_PLAIN, loss->why);
+        frame_cell(c, &columns[0], TONE_PLAIN, frame_name_of(name, loss->name, loss->name_len));
+        frame_cell(c, &columns[1], TONE_PLAIN, text_wall(at, sizeof(at), loss->wall_ms));
+        frame_cell(c, &columns[2], TONE_BAD, loss->state);
+        frame_cell(c, &columns[3], TONE_PLAIN, loss->why);
         top_canvas_end_line(c);
     }
 }
@@ -400,50 +408,51 @@ struct shares {
         losses; /* rows below the heading; 0: the section is absent, but for leases */
 };
 
-static size_t least(size_t a, size_t b)
+static size_t frame_least(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
 
 /* Gives `rows` and a heading out of `left`, as long as `reserve` remains. */
-static size_t grant(size_t *left, size_t rows, size_t reserve)
+static size_t frame_grant(size_t *left, size_t rows, size_t reserve)
 {
     if (!rows || *left < reserve + HEADS + 1)
         return 0;
-    rows = least(rows, *left - reserve - HEADS);
+    rows = frame_least(rows, *left - reserve - HEADS);
     *left -= rows + HEADS;
     return rows;
 }
 
 /* All that is there where there is any number of lines. Otherwise leases have the most of the room, and others what those leave. */
-static struct shares share(const struct top_model *m, size_t lines)
+static struct shares frame_share(const struct top_model *m, size_t lines)
 {
     size_t all_leases = m->lease_total ? m->lease_count + (m->lease_total > m->lease_count) : 1;
-    size_t all_waiting = m->waiter_count + (waiting_total(m) > m->waiter_count);
-    size_t reserve = HEADS + least(all_leases, LEASES_LEAST), spare;
+    size_t all_waiting = m->waiter_count + (frame_waiting_total(m) > m->waiter_count);
+    size_t reserve = HEADS + frame_least(all_leases, LEASES_LEAST), spare;
     struct shares s = {.nodes = false};
 
     s.nodes = lines >= reserve + HEADS + m->node_count;
     if (s.nodes)
         lines -= HEADS + m->node_count;
-    s.waiting = m->waiter_count ? grant(&lines, least(all_waiting, WAITING_SHOWN), reserve) : 0;
-    s.losses = grant(&lines, least(m->loss_count, LOSSES_SHOWN), reserve);
+    s.waiting =
+        m->waiter_count ? frame_grant(&lines, frame_least(all_waiting, WAITING_SHOWN), reserve) : 0;
+    s.losses = frame_grant(&lines, frame_least(m->loss_count, LOSSES_SHOWN), reserve);
     lines = lines > HEADS ? lines - HEADS : 0;
-    s.leases = least(lines, all_leases);
+    s.leases = frame_least(lines, all_leases);
     spare = lines - s.leases;
     if (s.waiting) {
-        size_t gets = least(spare, all_waiting - s.waiting);
+        size_t gets = frame_least(spare, all_waiting - s.waiting);
 
         s.waiting += gets;
         spare -= gets;
     }
     if (s.losses)
-        s.losses += least(spare, m->loss_count - s.losses);
+        s.losses += frame_least(spare, m->loss_count - s.losses);
     return s;
 }
 
 /* Whole lines that the style has no room for go. */
-static void crop(struct top_canvas *c)
+static void frame_crop(struct top_canvas *c)
 {
     size_t length = 0;
 
@@ -460,16 +469,16 @@ void top_frame_draw(struct top_canvas *c, const struct top_style *style, const s
     struct shares shares;
 
     top_canvas_begin(c, style);
-    draw_head(c, m);
-    shares = share(m, !style->height             ? SIZE_MAX / 2
-                      : style->height > c->lines ? (size_t)(style->height - c->lines)
-                                                 : 0);
+    frame_draw_head(c, m);
+    shares = frame_share(m, !style->height             ? SIZE_MAX / 2
+                            : style->height > c->lines ? (size_t)(style->height - c->lines)
+                                                       : 0);
     if (shares.nodes)
-        draw_nodes(c, m);
-    draw_leases(c, m, shares.leases);
+        frame_draw_nodes(c, m);
+    frame_draw_leases(c, m, shares.leases);
     if (shares.waiting)
-        draw_waiting(c, m, shares.waiting);
+        frame_draw_waiting(c, m, shares.waiting);
     if (shares.losses)
-        draw_losses(c, m, shares.losses);
-    crop(c);
+        frame_draw_losses(c, m, shares.losses);
+    frame_crop(c);
 }

@@ -19,7 +19,7 @@
 #define RATE_MOST     1e12 /* of what is damaged */
 #define LOSSES_LOOKED 512  /* newest entries of their ring */
 
-static void *have(void *memory)
+static void *model_have(void *memory)
 {
     if (memory)
         return memory;
@@ -27,7 +27,7 @@ static void *have(void *memory)
     exit(EXIT_FAILED);
 }
 
-static void take_user(char *out, size_t size, uint32_t uid)
+static void model_take_user(char *out, size_t size, uint32_t uid)
 {
     char user[FORMAT_USER_SIZE];
 
@@ -35,7 +35,7 @@ static void take_user(char *out, size_t size, uint32_t uid)
 }
 
 /* 0 for an instant that is still to come. */
-static int64_t since_ms(int64_t ns, hf_time now)
+static int64_t model_since_ms(int64_t ns, hf_time now)
 {
     int64_t ms = hf_dur_ms(hf_time_since(now, (hf_time){ns}));
 
@@ -45,14 +45,14 @@ static int64_t since_ms(int64_t ns, hf_time now)
 /* --- the agent ----------------------------------------------------------------------------------- */
 
 /* Over ten seconds, so that a tenth of an event a second shows. */
-static int64_t rate(uint64_t before, uint64_t now, int64_t span_ns)
+static int64_t model_rate(uint64_t before, uint64_t now, int64_t span_ns)
 {
     double in_10s = span_ns > 0 ? (double)(now - before) * 1e10 / (double)span_ns + 0.5 : -1;
 
     return now < before || in_10s < 0 || in_10s > RATE_MOST ? -1 : (int64_t)in_10s;
 }
 
-static void take_agent(struct top_model *m, const struct reader *reader)
+static void model_take_agent(struct top_model *m, const struct reader *reader)
 {
     const struct hf_table *table = &reader->table;
     hf_time now = reader_now();
@@ -81,8 +81,8 @@ static void take_agent(struct top_model *m, const struct reader *reader)
     reader_count(table, &m->counts);
     m->clients = hf_counter_read(table, HF_COUNTER_CLIENTS);
     m->losses = hf_counter_read(table, HF_COUNTER_LOSSES);
-    m->grants_10s = again ? rate(m->grants, grants, now.ns - m->at_ns) : -1;
-    m->releases_10s = again ? rate(m->releases, releases, now.ns - m->at_ns) : -1;
+    m->grants_10s = again ? model_rate(m->grants, grants, now.ns - m->at_ns) : -1;
+    m->releases_10s = again ? model_rate(m->releases, releases, now.ns - m->at_ns) : -1;
     m->grants = grants;
     m->releases = releases;
     m->at_ns = now.ns;
@@ -93,7 +93,7 @@ static void take_agent(struct top_model *m, const struct reader *reader)
 
 /* --- nodes --------------------------------------------------------------------------------------- */
 
-static void explain_node(char *out, size_t size, const struct hf_node_row *row)
+static void model_explain_node(char *out, size_t size, const struct hf_node_row *row)
 {
     out[0] = '\0';
     if (row->state == HF_NODE_QUARANTINED)
@@ -106,7 +106,7 @@ static void explain_node(char *out, size_t size, const struct hf_node_row *row)
         text_escape_ascii_str(out, size, row->error);
 }
 
-static void take_nodes(struct top_model *m, const struct reader *reader)
+static void model_take_nodes(struct top_model *m, const struct reader *reader)
 {
     struct hf_node_row rows[HF_NODES_MAX];
     hf_time now = reader_now();
@@ -119,16 +119,17 @@ static void take_nodes(struct top_model *m, const struct reader *reader)
         text_escape_ascii_str(node->id, sizeof(node->id), *rows[i].id ? rows[i].id : "?");
         snprintf(node->state, sizeof(node->state), "%s%s", m->verdict == LIFE_ALIVE ? "" : "was ",
                  hf_node_state_word(rows[i].state));
-        explain_node(node->why, sizeof(node->why), &rows[i]);
+        model_explain_node(node->why, sizeof(node->why), &rows[i]);
         node->votes = m->verdict == LIFE_ALIVE && reader_node_votes(&rows[i]);
         node->rtt_ns = rows[i].rtt_ns;
-        node->answered_ms = rows[i].last_reply_ns > 0 ? since_ms(rows[i].last_reply_ns, now) : -1;
+        node->answered_ms =
+            rows[i].last_reply_ns > 0 ? model_since_ms(rows[i].last_reply_ns, now) : -1;
     }
 }
 
 /* --- leases -------------------------------------------------------------------------------------- */
 
-static void add_lease(const struct hf_slot_view *view, bool in_force, void *arg)
+static void model_add_lease(const struct hf_slot_view *view, bool in_force, void *arg)
 {
     struct top_model *m = arg;
     struct top_lease *lease = &m->lease[m->lease_count];
@@ -146,15 +147,15 @@ static void add_lease(const struct hf_slot_view *view, bool in_force, void *arg)
         .pid = view->pid,
         .left_ms = hf_dur_ms(hf_time_since(view->deadline, now)),
         .ttl_ms = view->ttl_ms,
-        .held_ms = since_ms(view->since.ns, now),
+        .held_ms = model_since_ms(view->since.ns, now),
     };
     memcpy(lease->name, view->name, view->name_len);
     lease->left_ms = lease->left_ms > 0 ? lease->left_ms : 0;
-    take_user(lease->user, sizeof(lease->user), view->uid);
+    model_take_user(lease->user, sizeof(lease->user), view->uid);
     text_escape_ascii_str(lease->note, sizeof(lease->note), view->note);
 }
 
-static int order_of_names(const uint8_t *x, size_t x_len, const uint8_t *y, size_t y_len)
+static int model_order_of_names(const uint8_t *x, size_t x_len, const uint8_t *y, size_t y_len)
 {
     int order = memcmp(x, y, x_len < y_len ? x_len : y_len);
 
@@ -162,40 +163,40 @@ static int order_of_names(const uint8_t *x, size_t x_len, const uint8_t *y, size
 }
 
 /* The most urgent first; otherwise by name, so that a line keeps its place. */
-static int by_urgency(const void *a, const void *b)
+static int model_by_urgency(const void *a, const void *b)
 {
     const struct top_lease *x = a, *y = b;
 
     if (x->state != y->state)
         return x->state > y->state ? -1 : 1;
-    return order_of_names(x->name, x->name_len, y->name, y->name_len);
+    return model_order_of_names(x->name, x->name_len, y->name, y->name_len);
 }
 
-static void take_leases(struct top_model *m, const struct reader *reader,
-                        const struct reader_name *prefix)
+static void model_take_leases(struct top_model *m, const struct reader *reader,
+                              const struct reader_name *prefix)
 {
     struct reader_filter filter = {.prefix = prefix->bytes,
                                    .prefix_len = prefix->len,
                                    .states = 1u << HF_SLOT_LATE | 1u << HF_SLOT_LOSING};
 
     if (!m->lease)
-        m->lease = have(calloc(TOP_LEASES_MOST, sizeof(*m->lease)));
+        m->lease = model_have(calloc(TOP_LEASES_MOST, sizeof(*m->lease)));
     m->lease_count = 0;
     m->lease_total = 0;
-    reader_walk(&reader->table, &filter, add_lease, m);
+    reader_walk(&reader->table, &filter, model_add_lease, m);
     filter.states = 1u << HF_SLOT_HELD;
     /* Without a prefix the others were counted already. */
     filter.most = prefix->len ? 0 : TOP_LEASES_MOST;
-    reader_walk(&reader->table, &filter, add_lease, m);
+    reader_walk(&reader->table, &filter, model_add_lease, m);
     if (!prefix->len && m->counts.leases > m->lease_total)
         m->lease_total = m->counts.leases;
-    qsort(m->lease, m->lease_count, sizeof(*m->lease), by_urgency);
+    qsort(m->lease, m->lease_count, sizeof(*m->lease), model_by_urgency);
 }
 
 /* --- waiters ------------------------------------------------------------------------------------- */
 
-static void take_waiters(struct top_model *m, const struct reader *reader,
-                         const struct reader_name *prefix)
+static void model_take_waiters(struct top_model *m, const struct reader *reader,
+                               const struct reader_name *prefix)
 {
     const struct life life = {.verdict = m->verdict};
     hf_time now = reader_now();
@@ -203,7 +204,7 @@ static void take_waiters(struct top_model *m, const struct reader *reader,
 
     waiting_read(&reader->table, &life, prefix->bytes, prefix->len, false, &waiting);
     free(m->waiter);
-    m->waiter = waiting.count ? have(calloc(waiting.count, sizeof(*m->waiter))) : NULL;
+    m->waiter = waiting.count ? model_have(calloc(waiting.count, sizeof(*m->waiter))) : NULL;
     m->waiter_count = waiting.count;
     m->waiters_known = waiting.known;
     m->waiting = hf_counter_read(&reader->table, HF_COUNTER_WAITERS);
@@ -215,13 +216,13 @@ static void take_waiters(struct top_model *m, const struct reader *reader,
         w->name_len = row->name_len;
         w->place = waiting.items[i].place;
         w->pid = row->pid;
-        w->waits_ms = since_ms(row->since_ns, now);
+        w->waits_ms = model_since_ms(row->since_ns, now);
         w->gives_up_ms = -1;
         if (row->deadline_ns != INT64_MAX)
             w->gives_up_ms = hf_time_before(now, (hf_time){row->deadline_ns})
                                  ? hf_dur_ms(hf_time_since((hf_time){row->deadline_ns}, now))
                                  : 0;
-        take_user(w->user, sizeof(w->user), row->uid);
+        model_take_user(w->user, sizeof(w->user), row->uid);
         text_escape_ascii_str(w->command, sizeof(w->command), row->comm);
     }
     waiting_free(&waiting);
@@ -233,7 +234,7 @@ struct told {
     uint32_t slot, generation;
 };
 
-static bool is_told(const struct told *told, size_t count, const struct hf_event *event)
+static bool model_is_told(const struct told *told, size_t count, const struct hf_event *event)
 {
     for (size_t i = 0; i < count; i++)
         if (told[i].slot == event->slot && told[i].generation == event->generation)
@@ -242,14 +243,14 @@ static bool is_told(const struct told *told, size_t count, const struct hf_event
 }
 
 /* A loss, or its beginning; not one that somebody asked for. */
-static bool is_loss(const struct hf_event *event)
+static bool model_is_loss(const struct hf_event *event)
 {
     return (event->kind == HF_EVENT_LOST || event->kind == HF_EVENT_LOSING) &&
            event->reason != HF_LOSS_ASKED;
 }
 
 /* The lease of that event. */
-static bool is_in_force(const struct hf_table *table, const struct hf_event *event)
+static bool model_is_in_force(const struct hf_table *table, const struct hf_event *event)
 {
     struct hf_slot_view view;
 
@@ -258,7 +259,7 @@ static bool is_in_force(const struct hf_table *table, const struct hf_event *eve
 }
 
 /* The newest first, each lease once: by the last that is told of it. */
-static void take_losses(struct top_model *m, const struct hf_table *table)
+static void model_take_losses(struct top_model *m, const struct hf_table *table)
 {
     uint64_t oldest = hf_events_oldest(table, HF_EVENTS_LOSSES);
     uint64_t end = hf_events_written(table, HF_EVENTS_LOSSES);
@@ -271,13 +272,13 @@ static void take_losses(struct top_model *m, const struct hf_table *table)
     for (uint64_t i = end; i > oldest && m->loss_count < TOP_LOSSES_MOST; i--) {
         struct top_loss *loss = &m->loss[m->loss_count];
 
-        if (hf_event_read(table, HF_EVENTS_LOSSES, i - 1, &event) != HF_OK || !is_loss(&event) ||
-            is_told(told, m->loss_count, &event))
+        if (hf_event_read(table, HF_EVENTS_LOSSES, i - 1, &event) != HF_OK ||
+            !model_is_loss(&event) || model_is_told(told, m->loss_count, &event))
             continue;
         told[m->loss_count++] = (struct told){event.slot, event.generation};
-        loss->state = event.kind == HF_EVENT_LOST  ? "lost"
-                      : is_in_force(table, &event) ? "losing"
-                                                   : "released";
+        loss->state = event.kind == HF_EVENT_LOST        ? "lost"
+                      : model_is_in_force(table, &event) ? "losing"
+                                                         : "released";
         loss->wall_ms = event.wall_ms;
         loss->name_len = hf_event_text_kept(&event);
         memcpy(loss->name, event.text, loss->name_len);
@@ -289,11 +290,11 @@ void top_model_take(struct top_model *m, const struct reader *reader,
                     const struct reader_name *prefix)
 {
     m->filtered = prefix->len > 0;
-    take_agent(m, reader);
-    take_nodes(m, reader);
-    take_leases(m, reader, prefix);
-    take_waiters(m, reader, prefix);
-    take_losses(m, &reader->table);
+    model_take_agent(m, reader);
+    model_take_nodes(m, reader);
+    model_take_leases(m, reader, prefix);
+    model_take_waiters(m, reader, prefix);
+    model_take_losses(m, &reader->table);
 }
 
 void top_model_free(struct top_model *m)

@@ -69,7 +69,7 @@ void top_terminal_size(int *ret_width, int *ret_height)
 
 /* --- taken and given back ------------------------------------------------------------------------ */
 
-static void write_all(const char *text, size_t length)
+static void terminal_write_all(const char *text, size_t length)
 {
     ssize_t done;
 
@@ -80,11 +80,11 @@ static void write_all(const char *text, size_t length)
 }
 
 /* Async-signal-safe. */
-static void give_back(void)
+static void terminal_give_back(void)
 {
     if (entered) {
         entered = 0;
-        write_all(LEAVE, sizeof(LEAVE) - 1);
+        terminal_write_all(LEAVE, sizeof(LEAVE) - 1);
     }
     if (modes_changed) {
         modes_changed = 0;
@@ -92,10 +92,10 @@ static void give_back(void)
     }
 }
 
-static void take_over(void)
+static void terminal_take_over(void)
 {
     entered = 1;
-    write_all(ENTER, sizeof(ENTER) - 1);
+    terminal_write_all(ENTER, sizeof(ENTER) - 1);
     if (tcgetattr(STDIN_FILENO, &its_modes) < 0)
         return; /* it has no keys */
     our_modes = its_modes;
@@ -108,39 +108,39 @@ static void take_over(void)
 
 /* --- signals ------------------------------------------------------------------------------------- */
 
-static void on_end(int signal)
+static void terminal_on_end(int signal)
 {
     (void)signal;
     ended = 1;
 }
 
-static void on_stop(int signal)
+static void terminal_on_stop(int signal)
 {
     (void)signal;
     stopped = 1;
 }
 
-static void on_continue(int signal)
+static void terminal_on_continue(int signal)
 {
     (void)signal;
     continued = 1;
 }
 
-static void on_resize(int signal)
+static void terminal_on_resize(int signal)
 {
     (void)signal;
     resized = 1;
 }
 
 /* Whatever else ends the process: it ends so after all. */
-static void on_death(int number)
+static void terminal_on_death(int number)
 {
-    give_back();
+    terminal_give_back();
     (void)signal(number, SIG_DFL);
     (void)raise(number);
 }
 
-static bool is_in(const int *signals, size_t count, int number)
+static bool terminal_is_in(const int *signals, size_t count, int number)
 {
     for (size_t i = 0; i < count; i++)
         if (signals[i] == number)
@@ -148,10 +148,10 @@ static bool is_in(const int *signals, size_t count, int number)
     return false;
 }
 
-#define IS_IN(list, number) is_in(list, sizeof(list) / sizeof((list)[0]), number)
+#define IS_IN(list, number) terminal_is_in(list, sizeof(list) / sizeof((list)[0]), number)
 
 /* (!) Signals are taken only while the program waits, but for those that end it at once. */
-static void catch_signals(bool live)
+static void terminal_catch_signals(bool live)
 {
     static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     static const int left[] = {SIGKILL, SIGSTOP, SIGTTIN, SIGTTOU, SIGCHLD, SIGURG};
@@ -159,19 +159,19 @@ static void catch_signals(bool live)
 
     sigemptyset(&waited);
     for (int number = 1; number <= SIGRTMAX; number++) {
-        struct sigaction action = {.sa_handler = on_death};
+        struct sigaction action = {.sa_handler = terminal_on_death};
         bool waits = true;
 
         if (number == SIGPIPE)
             action.sa_handler = SIG_IGN;
         else if (IS_IN(ends, number))
-            action.sa_handler = on_end;
+            action.sa_handler = terminal_on_end;
         else if (number == SIGCONT)
-            action.sa_handler = on_continue;
+            action.sa_handler = terminal_on_continue;
         else if (number == SIGWINCH)
-            action.sa_handler = on_resize;
+            action.sa_handler = terminal_on_resize;
         else if (number == SIGTSTP && live)
-            action.sa_handler = on_stop;
+            action.sa_handler = terminal_on_stop;
         else
             waits = false;
         if (IS_IN(left, number) || (number == SIGTSTP && !live) || (!waits && !live))
@@ -185,29 +185,29 @@ static void catch_signals(bool live)
 
 void top_terminal_open(void)
 {
-    catch_signals(true);
-    (void)atexit(give_back);
-    take_over();
+    terminal_catch_signals(true);
+    (void)atexit(terminal_give_back);
+    terminal_take_over();
 }
 
 void top_terminal_close(void)
 {
-    give_back();
+    terminal_give_back();
 }
 
 void top_terminal_watch(void)
 {
-    catch_signals(false);
+    terminal_catch_signals(false);
 }
 
 /* ^Z: the shell gets its screen, and gives it back with SIGCONT. */
-static void stop(void)
+static void terminal_stop(void)
 {
     struct sigaction action = {.sa_handler = SIG_DFL}, before;
     sigset_t stops;
 
     stopped = 0;
-    give_back();
+    terminal_give_back();
     sigemptyset(&stops);
     sigaddset(&stops, SIGTSTP);
     sigaction(SIGTSTP, &action, &before);
@@ -215,7 +215,7 @@ static void stop(void)
     sigprocmask(SIG_UNBLOCK, &stops, NULL); /* it stops here */
     sigprocmask(SIG_BLOCK, &stops, NULL);
     sigaction(SIGTSTP, &before, NULL);
-    take_over();
+    terminal_take_over();
 }
 
 /* --- frames and wishes --------------------------------------------------------------------------- */
@@ -238,7 +238,7 @@ bool top_terminal_show(const char *text, size_t length)
 }
 
 /* Keys that came; false: there is no terminal any more. */
-static bool read_keys(bool *ret_quit, bool *ret_any)
+static bool terminal_read_keys(bool *ret_quit, bool *ret_any)
 {
     char keys[64];
     ssize_t got = read(STDIN_FILENO, keys, sizeof(keys));
@@ -251,12 +251,12 @@ static bool read_keys(bool *ret_quit, bool *ret_any)
     return got > 0;
 }
 
-static enum top_wish what_signals_want(void)
+static enum top_wish terminal_what_signals_want(void)
 {
     if (ended)
         return TOP_QUIT;
     if (stopped) {
-        stop();
+        terminal_stop();
         return TOP_REDRAW;
     }
     /* (!) After SIGSTOP a shell may have set modes of its own. They are not asked for: without a stop they are ours. */
@@ -276,10 +276,10 @@ enum top_wish top_terminal_wait(int64_t ms)
 
     sigemptyset(&none);
     if (ppoll(polls, 2, &span, &none) < 0)
-        return errno == EINTR ? what_signals_want() : TOP_QUIT;
+        return errno == EINTR ? terminal_what_signals_want() : TOP_QUIT;
     if (polls[0].revents & (POLLERR | POLLHUP | POLLNVAL))
         return TOP_QUIT;
-    if (polls[1].revents && (!read_keys(&quit, &any) || quit))
+    if (polls[1].revents && (!terminal_read_keys(&quit, &any) || quit))
         return TOP_QUIT;
     return any ? TOP_REDRAW : TOP_DUE;
 }

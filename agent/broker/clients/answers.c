@@ -11,25 +11,25 @@ struct answer {
     struct hf_completion_entry entry;
 };
 
-static unsigned room_in(const struct answers *a)
+static unsigned answers_room_in(const struct answers *a)
 {
     int room = hf_ring_room(a->ring);
 
     return room > 0 ? (unsigned)room : 0; /* out of range: session_serve() ends it */
 }
 
-static bool has_place_for(const struct answers *a, unsigned count)
+static bool answers_has_place_for(const struct answers *a, unsigned count)
 {
-    return room_in(a) + a->spare_count >= count;
+    return answers_room_in(a) + a->spare_count >= count;
 }
 
-static void spare_add(struct answers *a, struct answer *answer)
+static void answers_spare_add(struct answers *a, struct answer *answer)
 {
     STAILQ_INSERT_HEAD(&a->spare, answer, queue);
     a->spare_count++;
 }
 
-static struct answer *spare_take(struct answers *a)
+static struct answer *answers_spare_take(struct answers *a)
 {
     struct answer *answer = STAILQ_FIRST(&a->spare);
 
@@ -41,7 +41,7 @@ static struct answer *spare_take(struct answers *a)
     return answer;
 }
 
-static void list_free(struct answer_list *list)
+static void answers_list_free(struct answer_list *list)
 {
     struct answer *answer;
 
@@ -51,7 +51,7 @@ static void list_free(struct answer_list *list)
     }
 }
 
-static void count_waiting(struct answers *a, int change)
+static void answers_count_waiting(struct answers *a, int change)
 {
     hf_assert(change > 0 || (a->waiting_count > 0 && *a->waiting_of_user > 0),
               "waiting %u, %u of its user", (unsigned)a->waiting_count, *a->waiting_of_user);
@@ -68,8 +68,8 @@ void answers_init(struct answers *a, struct hf_ring_agent *ring, unsigned *waiti
 
 void answers_free(struct answers *a)
 {
-    list_free(&a->waiting);
-    list_free(&a->spare);
+    answers_list_free(&a->waiting);
+    answers_list_free(&a->spare);
     if (a->waiting_count)
         *a->waiting_of_user -= a->waiting_count;
     a->waiting_count = a->spare_count = 0;
@@ -79,12 +79,12 @@ int answers_reserve(struct answers *a)
 {
     struct answer *answer;
 
-    if (has_place_for(a, a->owed + 1))
+    if (answers_has_place_for(a, a->owed + 1))
         return HF_OK;
     answer = malloc(sizeof(*answer));
     if (!answer)
         return HF_ENOMEM;
-    spare_add(a, answer);
+    answers_spare_add(a, answer);
     return HF_OK;
 }
 
@@ -99,18 +99,18 @@ void answers_forgo(struct answers *a)
               (unsigned)a->waiting_count);
     a->owed--;
     while (a->spare_count > a->owed)
-        free(spare_take(a));
+        free(answers_spare_take(a));
 }
 
-static void wait_for_room(struct answers *a, struct answer *answer,
-                          const struct hf_completion_entry *entry)
+static void answers_wait_for_room(struct answers *a, struct answer *answer,
+                                  const struct hf_completion_entry *entry)
 {
     answer->entry = *entry;
     STAILQ_INSERT_TAIL(&a->waiting, answer, queue);
-    count_waiting(a, 1);
+    answers_count_waiting(a, 1);
 }
 
-static bool put_in_ring(struct answers *a, const struct hf_completion_entry *entry)
+static bool answers_put_in_ring(struct answers *a, const struct hf_completion_entry *entry)
 {
     struct hf_completion_entry cut;
 
@@ -125,9 +125,9 @@ static bool put_in_ring(struct answers *a, const struct hf_completion_entry *ent
 }
 
 /* Behind the completions that wait already. */
-static bool post(struct answers *a, const struct hf_completion_entry *entry)
+static bool answers_post(struct answers *a, const struct hf_completion_entry *entry)
 {
-    return STAILQ_EMPTY(&a->waiting) && put_in_ring(a, entry);
+    return STAILQ_EMPTY(&a->waiting) && answers_put_in_ring(a, entry);
 }
 
 void answers_put(struct answers *a, const struct hf_completion_entry *entry)
@@ -135,12 +135,12 @@ void answers_put(struct answers *a, const struct hf_completion_entry *entry)
     struct answer *answer;
 
     answers_flush(a);
-    if (!post(a, entry)) {
-        answer = spare_take(a);
+    if (!answers_post(a, entry)) {
+        answer = answers_spare_take(a);
         if (!answer)
             answer = malloc(sizeof(*answer));
         if (answer)
-            wait_for_room(a, answer, entry);
+            answers_wait_for_room(a, answer, entry);
     }
     answers_forgo(a);
 }
@@ -150,37 +150,37 @@ int answers_put_item(struct answers *a, const struct hf_completion_entry *entry)
     struct answer *answer;
 
     answers_flush(a);
-    if (has_place_for(a, a->owed + 1) && post(a, entry))
+    if (answers_has_place_for(a, a->owed + 1) && answers_post(a, entry))
         return HF_OK;
     answer = malloc(sizeof(*answer));
     if (!answer)
         return HF_ENOMEM;
-    wait_for_room(a, answer, entry);
+    answers_wait_for_room(a, answer, entry);
     return HF_OK;
 }
 
 bool answers_take_hint(const struct answers *a)
 {
-    return room_in(a) > HF_RING_ENTRIES / 2 && has_place_for(a, a->owed + 1) &&
+    return answers_room_in(a) > HF_RING_ENTRIES / 2 && answers_has_place_for(a, a->owed + 1) &&
            STAILQ_EMPTY(&a->waiting);
 }
 
 bool answers_put_hint(struct answers *a, const struct hf_completion_entry *entry)
 {
-    return answers_take_hint(a) && post(a, entry);
+    return answers_take_hint(a) && answers_post(a, entry);
 }
 
 void answers_flush(struct answers *a)
 {
     struct answer *answer;
 
-    while ((answer = STAILQ_FIRST(&a->waiting)) && put_in_ring(a, &answer->entry)) {
+    while ((answer = STAILQ_FIRST(&a->waiting)) && answers_put_in_ring(a, &answer->entry)) {
         STAILQ_REMOVE_HEAD(&a->waiting, queue);
-        count_waiting(a, -1);
+        answers_count_waiting(a, -1);
         /* It took the room that was set aside for an answer. */
-        if (has_place_for(a, a->owed))
+        if (answers_has_place_for(a, a->owed))
             free(answer);
         else
-            spare_add(a, answer);
+            answers_spare_add(a, answer);
     }
 }

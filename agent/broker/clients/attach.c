@@ -28,7 +28,7 @@
 #define SO_PASSRIGHTS 83
 #endif
 
-static void welcome_init(const struct clients *clients, struct hf_welcome *w)
+static void attach_welcome_init(const struct clients *clients, struct hf_welcome *w)
 {
     const struct hf_table_header *h = clients->agent->table.header;
 
@@ -45,7 +45,7 @@ static void welcome_init(const struct clients *clients, struct hf_welcome *w)
     snprintf(w->version, sizeof(w->version), "%s", HOLDFAST_VERSION);
 }
 
-static bool turn_away(struct session *s, struct hf_welcome *w, int status) IN_BROKER_THREAD
+static bool attach_turn_away(struct session *s, struct hf_welcome *w, int status) IN_BROKER_THREAD
 {
     w->status = status;
     hf_counter_add(&s->clients->agent->table, HF_COUNTER_REFUSED, 1);
@@ -54,7 +54,7 @@ static bool turn_away(struct session *s, struct hf_welcome *w, int status) IN_BR
 }
 
 /* The client that a cookie belongs to, if this caller may use it. */
-static struct client *client_resume(const struct session *s, const struct hf_hello *h)
+static struct client *attach_client_resume(const struct session *s, const struct hf_hello *h)
 {
     static const uint8_t none[HF_COOKIE_LEN];
     uint64_t hash = cookie_hash(h->cookie);
@@ -75,7 +75,8 @@ static struct client *client_resume(const struct session *s, const struct hf_hel
 
 /* The start time that it tells becomes part of who it is: it has to be the process's own. (!) Where /proc hides it (hidepid) the
  * kernel's pidfd says who connected, and the client's word for its start time does: a false one only loses its own leases at a restart. */
-static int judge_process(const struct session *s, const struct hf_hello *h, struct hf_welcome *w)
+static int attach_judge_process(const struct session *s, const struct hf_hello *h,
+                                struct hf_welcome *w)
 {
     uint64_t started = hf_process_start_time((pid_t)s->pid);
 
@@ -92,8 +93,8 @@ static int judge_process(const struct session *s, const struct hf_hello *h, stru
     return HF_EPERM;
 }
 
-static int judge(const struct session *s, const struct hf_hello *h, size_t length,
-                 struct hf_welcome *w) IN_BROKER_THREAD
+static int attach_judge(const struct session *s, const struct hf_hello *h, size_t length,
+                        struct hf_welcome *w) IN_BROKER_THREAD
 {
     const struct clients *clients = s->clients;
     const struct client *known;
@@ -122,14 +123,14 @@ static int judge(const struct session *s, const struct hf_hello *h, size_t lengt
                  "does not see its process");
         return HF_EPERM;
     }
-    rc = judge_process(s, h, w);
+    rc = attach_judge_process(s, h, w);
     if (rc < 0)
         return rc;
     if (clients->going)
         return HF_EGOING;
     /* (!) A job's second guardian comes to a client that has its place. Were it refused, a lock would have been granted for a job that
      * cannot start, time and again while others wait. */
-    known = client_resume(s, h);
+    known = attach_client_resume(s, h);
     if (!known || h->role != HF_ROLE_GUARDIAN) {
         rc = user_judge_attach(clients, s->user, known != NULL, w->text, sizeof(w->text));
         if (rc < 0 && kept_look(s->clients))
@@ -142,8 +143,8 @@ static int judge(const struct session *s, const struct hf_hello *h, size_t lengt
     return rc;
 }
 
-static struct client *client_first(struct session *s, const struct hf_hello *h,
-                                   uint8_t ret_cookie[HF_COOKIE_LEN]) IN_BROKER_THREAD
+static struct client *attach_client_first(struct session *s, const struct hf_hello *h,
+                                          uint8_t ret_cookie[HF_COOKIE_LEN]) IN_BROKER_THREAD
 {
     struct clients *clients = s->clients;
     struct client *c = client_new(clients);
@@ -168,7 +169,8 @@ static struct client *client_first(struct session *s, const struct hf_hello *h,
     return c;
 }
 
-static bool send_welcome(struct session *s, struct hf_welcome *w, const int fds[HF_WELCOME_FDS])
+static bool attach_send_welcome(struct session *s, struct hf_welcome *w,
+                                const int fds[HF_WELCOME_FDS])
 {
     char control[CMSG_SPACE(sizeof(int) * HF_WELCOME_FDS)] = {0};
     struct iovec part = {.iov_base = w, .iov_len = sizeof(*w)};
@@ -186,7 +188,7 @@ static bool send_welcome(struct session *s, struct hf_welcome *w, const int fds[
 }
 
 /* Its own limit, or the whole system's. */
-static void say_no_descriptors(char *text, size_t size, int error)
+static void attach_say_no_descriptors(char *text, size_t size, int error)
 {
     struct rlimit limit;
 
@@ -216,14 +218,14 @@ bool attach_hello(struct session *s, const struct hf_hello *h, size_t length)
     bool welcome = false;
     int rc;
 
-    welcome_init(clients, &w);
-    rc = judge(s, h, length, &w);
+    attach_welcome_init(clients, &w);
+    rc = attach_judge(s, h, length, &w);
     if (rc < 0)
-        return turn_away(s, &w, rc);
-    c = client_resume(s, h);
+        return attach_turn_away(s, &w, rc);
+    c = attach_client_resume(s, h);
     if (!c && h->role == HF_ROLE_GUARDIAN) {
         snprintf(w.text, sizeof(w.text), "the lease that this guardian belongs to is over");
-        return turn_away(s, &w, HF_ELOST);
+        return attach_turn_away(s, &w, HF_ELOST);
     }
     if (hf_table_readonly_fd(&clients->agent->table, &fds[HF_FD_TABLE]) < 0 ||
         (fds[HF_FD_DOORBELL] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0 ||
@@ -232,17 +234,17 @@ bool attach_hello(struct session *s, const struct hf_hello *h, size_t length)
         hf_ring_agent_destroy(&s->ring);
         if (log_allows(&clients->no_fds, LOG_LIMIT, clock_now()))
             log_error("a client is turned away, for want of descriptors: %s", strerror(errno));
-        say_no_descriptors(w.text, sizeof(w.text), errno);
-        (void)turn_away(s, &w, HF_EFULL);
+        attach_say_no_descriptors(w.text, sizeof(w.text), errno);
+        (void)attach_turn_away(s, &w, HF_EFULL);
         goto close_fds;
     }
     if (c)
         memcpy(w.cookie, h->cookie, sizeof(w.cookie));
     else
-        c = client_first(s, h, w.cookie);
+        c = attach_client_first(s, h, w.cookie);
     if (!c) {
         hf_ring_agent_destroy(&s->ring);
-        (void)turn_away(s, &w, HF_ENOMEM);
+        (void)attach_turn_away(s, &w, HF_ENOMEM);
         goto close_fds;
     }
     w.client_id = (uint32_t)c->id;
@@ -262,7 +264,7 @@ bool attach_hello(struct session *s, const struct hf_hello *h, size_t length)
         struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = s};
 
         if (epoll_ctl(clients->doorbell_epoll, EPOLL_CTL_ADD, s->doorbell, &event) < 0 ||
-            !send_welcome(s, &w, fds)) {
+            !attach_send_welcome(s, &w, fds)) {
             fds[HF_FD_DOORBELL] = -1;
             goto close_fds;
         }

@@ -80,7 +80,7 @@ void client_ghost_end(struct client *c)
     c->ghost_pidfd = -1;
 }
 
-static void ghost_died(struct client *c) IN_BROKER_THREAD
+static void clients_ghost_died(struct client *c) IN_BROKER_THREAD
 {
     client_ghost_end(c);
     if (LIST_EMPTY(&c->sessions))
@@ -88,36 +88,36 @@ static void ghost_died(struct client *c) IN_BROKER_THREAD
     client_settle(c);
 }
 
-static void on_ghost(struct loop_fd *watch)
+static void clients_on_ghost(struct loop_fd *watch)
 {
     is_broker_thread();
-    ghost_died(HF_CONTAINER(watch, struct client, ghost_watch));
+    clients_ghost_died(HF_CONTAINER(watch, struct client, ghost_watch));
 }
 
-static bool exists(uint32_t pid)
+static bool clients_exists(uint32_t pid)
 {
     return kill((pid_t)pid, 0) == 0 || errno != ESRCH;
 }
 
 /* There is such a process, but /proc does not show it (hidepid): `error` came instead of its file. */
-static bool is_hidden(uint32_t pid, int error)
+static bool clients_is_hidden(uint32_t pid, int error)
 {
-    return (error == ENOENT || error == EPERM || error == EACCES) && exists(pid);
+    return (error == ENOENT || error == EPERM || error == EACCES) && clients_exists(pid);
 }
 
 /* A pidfd of that very process. HF_ELOST: it is gone; HF_ESYS: not known for now. */
-static int open_process(uint32_t pid, uint64_t start_time, int *ret_pidfd)
+static int clients_open_process(uint32_t pid, uint64_t start_time, int *ret_pidfd)
 {
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     uint64_t started;
 
     if (pidfd < 0) /* a pid that no process has shows without a descriptor */
-        return exists(pid) ? HF_ESYS : HF_ELOST;
+        return clients_exists(pid) ? HF_ESYS : HF_ELOST;
     /* Read while the pidfd is open: if it fits, the pidfd is of that very process. (!) Where /proc hides a process that there is
      * (hidepid), it counts as that one: only its holder or its V may end a lease. */
     errno = 0;
     started = hf_process_start_time((pid_t)pid);
-    if (started == start_time || (started == 0 && is_hidden(pid, errno))) {
+    if (started == start_time || (started == 0 && clients_is_hidden(pid, errno))) {
         *ret_pidfd = pidfd;
         return HF_OK;
     }
@@ -127,16 +127,16 @@ static int open_process(uint32_t pid, uint64_t start_time, int *ret_pidfd)
 
 bool client_lives(uint32_t pid, uint64_t start_time)
 {
-    int pidfd, rc = open_process(pid, start_time, &pidfd);
+    int pidfd, rc = clients_open_process(pid, start_time, &pidfd);
 
     if (rc == HF_OK)
         close(pidfd);
     return rc != HF_ELOST;
 }
 
-static int ghost_watch(struct client *c, int pidfd)
+static int clients_ghost_watch(struct client *c, int pidfd)
 {
-    int rc = loop_fd_add(c->clients->loop, &c->ghost_watch, pidfd, on_ghost);
+    int rc = loop_fd_add(c->clients->loop, &c->ghost_watch, pidfd, clients_on_ghost);
 
     if (rc == HF_OK)
         c->ghost_pidfd = pidfd;
@@ -156,7 +156,7 @@ int client_ghost(struct clients *clients, uint32_t pid, uint64_t start_time, uin
             *ret_client = c;
             return HF_OK;
         }
-    rc = open_process(pid, start_time, &pidfd);
+    rc = clients_open_process(pid, start_time, &pidfd);
     if (rc == HF_ELOST)
         return rc;
     c = client_new(clients);
@@ -168,7 +168,7 @@ int client_ghost(struct clients *clients, uint32_t pid, uint64_t start_time, uin
         return HF_ENOMEM;
     }
     c->ghost = true;
-    if (rc < 0 || ghost_watch(c, pidfd) < 0)
+    if (rc < 0 || clients_ghost_watch(c, pidfd) < 0)
         clients->unwatched++;
     c->pid = pid;
     c->uid = uid;
@@ -189,10 +189,10 @@ void clients_sweep(struct clients *clients)
         next = LIST_NEXT(c, all);
         if (!c->ghost || c->ghost_pidfd >= 0)
             continue;
-        rc = open_process(c->pid, c->start_time, &pidfd);
+        rc = clients_open_process(c->pid, c->start_time, &pidfd);
         if (rc == HF_ELOST)
-            ghost_died(c);
-        else if (rc == HF_OK && ghost_watch(c, pidfd) == HF_OK)
+            clients_ghost_died(c);
+        else if (rc == HF_OK && clients_ghost_watch(c, pidfd) == HF_OK)
             clients->unwatched--;
         else
             return; /* no descriptors yet */
@@ -200,7 +200,7 @@ void clients_sweep(struct clients *clients)
 }
 
 /* Process 1 is always there. In an older kernel's /proc with hidepid the agent cannot tell who connects. */
-static void look_at_proc(const struct config *config)
+static void clients_look_at_proc(const struct config *config)
 {
     if (config->system && hf_process_start_time(1) == 0 && !hf_process_peers_known())
         log_warn("/proc hides other users' processes (hidepid) and this kernel is older than Linux "
@@ -219,7 +219,7 @@ int clients_create(struct agent *agent, struct loop *loop, const struct clients_
     clients->config = agent->config;
     clients->loop = loop;
     clients->owner = *owner;
-    look_at_proc(clients->config);
+    clients_look_at_proc(clients->config);
     LIST_INIT(&clients->all);
     LIST_INIT(&clients->users);
     *ret_clients = clients;

@@ -21,7 +21,7 @@ struct kept {
 };
 
 /* Whether the kernel knows of an open file that there is, and notices its end. */
-static bool can_tell(void)
+static bool kept_can_tell(void)
 {
     struct hf_ring_agent ring;
     int clients[2], own[2];
@@ -49,7 +49,7 @@ static bool can_tell(void)
 void kept_create(struct clients *clients)
 {
     TAILQ_INIT(&clients->kept);
-    clients->tells_kept = can_tell();
+    clients->tells_kept = kept_can_tell();
     if (!clients->tells_kept && clients->config->system)
         log_warn("the kernel does not tell when clients close their memory (fs.leases-enable): a "
                  "user can make the kernel keep some of the agent's memory without bound");
@@ -94,7 +94,7 @@ int kept_watch(struct user *user, const int fds[2], struct kept **ret_kept)
 }
 
 /* Nothing can be seen of others' memory, or it is to be had for as long as they like. */
-static bool is_free(const struct clients *clients, const struct kept *kept)
+static bool kept_is_free(const struct clients *clients, const struct kept *kept)
 {
     return !clients->tells_kept || user_is_trusted(kept->user);
 }
@@ -103,7 +103,7 @@ int kept_admit(const struct clients *clients, struct hf_ring_agent *ring, struct
 {
     int rc = hf_ring_admit(ring, (*kept)->own);
 
-    if (rc == HF_OK && is_free(clients, *kept)) {
+    if (rc == HF_OK && kept_is_free(clients, *kept)) {
         kept_drop(*kept);
         *kept = NULL;
     }
@@ -114,7 +114,7 @@ void kept_after_session(struct clients *clients, struct kept *kept)
 {
     if (!kept)
         return;
-    if (is_free(clients, kept) || !hf_ring_is_shared(kept->own)) {
+    if (kept_is_free(clients, kept) || !hf_ring_is_shared(kept->own)) {
         kept_drop(kept);
         return;
     }

@@ -28,7 +28,7 @@ void rights_know_caller(const struct ucred *cred, struct caller *ret_caller)
 }
 
 /* NULL: none, or no memory. */
-static uint32_t *read_groups(int fd, size_t *ret_count)
+static uint32_t *rights_read_groups(int fd, size_t *ret_count)
 {
     socklen_t size = GROUPS_USUAL * sizeof(gid_t);
     uint32_t *groups = NULL, *more;
@@ -62,7 +62,7 @@ void rights_know_groups(struct session *s)
     s->rules_read = s->clients->rules_read;
     if (caller->trusted || rules->count == 0)
         return;
-    groups = read_groups(s->socket.fd, &count);
+    groups = rights_read_groups(s->socket.fd, &count);
     if (groups)
         count = rules_keep_groups(rules, groups, count);
     less = count ? realloc(groups, count * sizeof(*groups)) : NULL;
@@ -80,8 +80,8 @@ void rights_forget_caller(struct caller *caller)
     *caller = (struct caller){.uid = UINT32_MAX, .gid = UINT32_MAX};
 }
 
-static void explain(const struct session *s, enum right right, const char *name,
-                    const struct rule *rule, char *text, size_t size)
+static void rights_explain(const struct session *s, enum right right, const char *name,
+                           const struct rule *rule, char *text, size_t size)
 {
     if (rule)
         snprintf(text, size,
@@ -98,7 +98,7 @@ static void explain(const struct session *s, enum right right, const char *name,
                  s->uid, right_word(right), name, right_word(right));
 }
 
-static void follow_rules(struct session *s) IN_BROKER_THREAD
+static void rights_follow_rules(struct session *s) IN_BROKER_THREAD
 {
     if (s->rules_read != s->clients->rules_read)
         rights_know_groups(s);
@@ -108,7 +108,7 @@ bool rights_has(struct session *s, enum right right, const void *name, size_t na
 {
     const struct rule *rule;
 
-    follow_rules(s);
+    rights_follow_rules(s);
     return rules_allow(&s->clients->config->rules, right, name, name_len, &s->caller, &rule);
 }
 
@@ -119,11 +119,11 @@ bool rights_allow(struct session *s, enum right right, const void *name, size_t 
     char shown[NAME_SHOWN];
     const struct rule *rule;
 
-    follow_rules(s);
+    rights_follow_rules(s);
     if (rules_allow(&clients->config->rules, right, name, name_len, &s->caller, &rule))
         return true;
     log_name(name, name_len, shown, sizeof(shown));
-    explain(s, right, shown, rule, text, size);
+    rights_explain(s, right, shown, rule, text, size);
     hf_counter_add(&clients->agent->table, HF_COUNTER_DENIED, 1);
     if (log_allows(&clients->denials, LOG_LIMIT, clock_now())) {
         log_warn("user %" PRIu32 " (process %" PRIu32 ") may not %s %s%s%s", s->uid, s->pid,

@@ -56,11 +56,11 @@
 #define STRANGERS_MOST 64
 #define SWEEP_EVERY    (100 * HF_NS_PER_MS)
 
-static void on_listener(struct loop_fd *watch);
+static void sessions_on_listener(struct loop_fd *watch);
 
 /* Its client is to be woken, at the end of this turn: a process that is woken may take the processor at
  * once, and this turn may have more for it. */
-static void wake_later(struct session *s)
+static void sessions_wake_later(struct session *s)
 {
     if (!s->admitted)
         return; /* session_admitted() does */
@@ -69,7 +69,7 @@ static void wake_later(struct session *s)
     s->wakes = true;
 }
 
-static void wake(struct session *s)
+static void session_ring(struct session *s)
 {
     if (!s->wakes)
         return;
@@ -90,7 +90,7 @@ void sessions_wake(struct clients *clients)
     if (clients->in_vain && TAILQ_EMPTY(&clients->woken))
         (void)sched_yield();
     while ((s = TAILQ_FIRST(&clients->woken)))
-        wake(s);
+        session_ring(s);
 }
 
 void client_signal(struct client *c, const struct session *but)
@@ -99,7 +99,7 @@ void client_signal(struct client *c, const struct session *but)
 
     LIST_FOREACH (s, &c->sessions, of_client) {
         if (s != but)
-            wake_later(s);
+            sessions_wake_later(s);
     }
 }
 
@@ -140,7 +140,7 @@ static void session_enliven(struct session *s, hf_time now)
 
 /* Out of the epoll set first: a close alone would leave it there, because the client has it open
  * too. */
-static void doorbell_close(struct session *s)
+static void sessions_doorbell_close(struct session *s)
 {
     if (s->doorbell < 0)
         return;
@@ -164,7 +164,7 @@ void session_end(struct session *s, const char *why)
                      s->uid, why);
     }
     session_deactivate(s);
-    wake(s);
+    session_ring(s);
     loop_timer_cancel(clients->loop, &s->hello_timer);
     loop_fd_remove(clients->loop, &s->socket);
     close(s->socket.fd);
@@ -172,7 +172,7 @@ void session_end(struct session *s, const char *why)
         loop_fd_remove(clients->loop, &s->process);
         close(s->process.fd);
     }
-    doorbell_close(s);
+    sessions_doorbell_close(s);
     hf_assert(clients->session_count > 0 && s->user->sessions > 0, "sessions %u, of its user %u",
               (unsigned)clients->session_count, s->user->sessions);
     LIST_REMOVE(s, all);
@@ -195,16 +195,16 @@ void session_end(struct session *s, const char *why)
     free(s);
 }
 
-static bool reads_too_little(const struct session *s)
+static bool sessions_reads_too_little(const struct session *s)
 {
     return s->answers.waiting_count >= UNREAD_MOST ||
            (s->answers.waiting_count >= UNREAD_FEW && s->user->unread >= UNREAD_OF_USER);
 }
 
-static void wake_if_posted(struct session *s)
+static void sessions_wake_if_posted(struct session *s)
 {
     if (s->answers.posted)
-        wake_later(s);
+        sessions_wake_later(s);
     s->answers.posted = false;
 }
 
@@ -212,7 +212,7 @@ static void wake_if_posted(struct session *s)
 static void session_flush(struct session *s)
 {
     answers_flush(&s->answers);
-    wake_if_posted(s);
+    sessions_wake_if_posted(s);
 }
 
 int session_item(struct session *s, const struct hf_completion_entry *entry)
@@ -222,7 +222,7 @@ int session_item(struct session *s, const struct hf_completion_entry *entry)
     if (s->closing)
         return HF_OK;
     rc = answers_put_item(&s->answers, entry);
-    wake_if_posted(s);
+    sessions_wake_if_posted(s);
     return rc;
 }
 
@@ -231,7 +231,7 @@ void session_answer(struct session *s, const struct hf_completion_entry *entry)
     if (s->closing)
         return;
     answers_put(&s->answers, entry);
-    wake_if_posted(s);
+    sessions_wake_if_posted(s);
     session_enliven(s, loop_now(s->clients->loop));
 }
 
@@ -247,7 +247,7 @@ bool session_progress(struct session *s, struct hf_completion_entry *entry)
     if (s->closing)
         return false;
     posted = answers_put_hint(&s->answers, entry);
-    wake_if_posted(s);
+    sessions_wake_if_posted(s);
     return posted;
 }
 
@@ -271,7 +271,7 @@ static enum served session_serve(struct session *s, hf_time now) IN_BROKER_THREA
     for (int taken = 0; taken < REQUESTS_PER_TURN; taken++) {
         int rc;
 
-        if (reads_too_little(s))
+        if (sessions_reads_too_little(s))
             return SERVED_ALL;
         if (!user_may_ask(clients, s->user, now) || answers_reserve(&s->answers) < 0)
             return SERVED_LATER;
@@ -293,9 +293,9 @@ static enum served session_serve(struct session *s, hf_time now) IN_BROKER_THREA
     return SERVED_SOME;
 }
 
-static bool is_lively(const struct session *s, hf_time now)
+static bool sessions_is_lively(const struct session *s, hf_time now)
 {
-    return hf_time_before(now, s->lively_until) && !reads_too_little(s);
+    return hf_time_before(now, s->lively_until) && !sessions_reads_too_little(s);
 }
 
 bool sessions_serve(struct clients *clients)
@@ -313,9 +313,10 @@ bool sessions_serve(struct clients *clients)
 
         if (TAILQ_FIRST(&clients->active) != s)
             continue; /* it ended */
-        if (served == SERVED_ALL && is_lively(s, now)) {
+        if (served == SERVED_ALL && sessions_is_lively(s, now)) {
             lively = true;
-        } else if (served == SERVED_ALL && (hf_ring_arm(&s->ring) || reads_too_little(s))) {
+        } else if (served == SERVED_ALL &&
+                   (hf_ring_arm(&s->ring) || sessions_reads_too_little(s))) {
             /* With too many answers unread it goes on at the sweep. */
             session_deactivate(s);
             continue;
@@ -343,12 +344,12 @@ static void session_look(struct session *s) IN_BROKER_THREAD
     }
     if (s->client && !s->admitted) {
         s->admitted = true;
-        wake_later(s); /* its leases may have changed meanwhile */
+        sessions_wake_later(s); /* its leases may have changed meanwhile */
     }
     session_activate(s);
 }
 
-static void on_doorbells(struct loop_fd *watch)
+static void sessions_on_doorbells(struct loop_fd *watch)
 {
     struct epoll_event events[64];
     int n = epoll_wait(watch->fd, events, 64, 0);
@@ -360,7 +361,7 @@ static void on_doorbells(struct loop_fd *watch)
 
 /* The descriptors ran out when a process wanted to attach: the listener, which stays readable, is
  * left alone until the next sweep. */
-static void listener_pause(struct clients *clients)
+static void sessions_listener_pause(struct clients *clients)
 {
     if (!clients->deaf)
         log_error(
@@ -369,15 +370,16 @@ static void listener_pause(struct clients *clients)
     loop_fd_remove(clients->loop, &clients->listener);
 }
 
-static void listener_resume(struct clients *clients)
+static void sessions_listener_resume(struct clients *clients)
 {
     if (clients->listener.fd >= 0 && !clients->listener.priv &&
-        loop_fd_add(clients->loop, &clients->listener, clients->listener.fd, on_listener) < 0)
+        loop_fd_add(clients->loop, &clients->listener, clients->listener.fd, sessions_on_listener) <
+            0)
         log_error("out of memory: nobody can attach for now");
 }
 
 /* Doorbells are lost only by a client's own fault; still no request waits for longer than this. */
-static void on_sweep(struct loop_timer *timer, hf_time now)
+static void sessions_on_sweep(struct loop_timer *timer, hf_time now)
 {
     struct clients *clients = HF_CONTAINER(timer, struct clients, sweep);
     struct session *s, *next;
@@ -390,24 +392,24 @@ static void on_sweep(struct loop_timer *timer, hf_time now)
     if (clients->unwatched)
         clients_sweep(clients);
     (void)kept_look(clients);
-    listener_resume(clients);
+    sessions_listener_resume(clients);
     loop_timer_set(clients->loop, timer, hf_time_add(now, hf_ns(SWEEP_EVERY)));
 }
 
-static void on_process(struct loop_fd *watch)
+static void sessions_on_process(struct loop_fd *watch)
 {
     is_broker_thread();
     session_end(HF_CONTAINER(watch, struct session, process), NULL);
 }
 
-static void on_hello_timer(struct loop_timer *timer, hf_time now)
+static void sessions_on_hello_timer(struct loop_timer *timer, hf_time now)
 {
     is_broker_thread();
     (void)now;
     session_end(HF_CONTAINER(timer, struct session, hello_timer), "no hello within a second");
 }
 
-static void on_socket(struct loop_fd *watch)
+static void sessions_on_socket(struct loop_fd *watch)
 {
     struct session *s = HF_CONTAINER(watch, struct session, socket);
     struct hf_hello hello;
@@ -428,7 +430,7 @@ static void on_socket(struct loop_fd *watch)
 
 /* --- the attach socket ------------------------------------------------------------------------ */
 
-static int peer_pidfd(int fd, uint32_t pid, bool *ret_certain)
+static int sessions_peer_pidfd(int fd, uint32_t pid, bool *ret_certain)
 {
     int pidfd = -1;
     socklen_t len = sizeof(pidfd);
@@ -443,7 +445,7 @@ static int peer_pidfd(int fd, uint32_t pid, bool *ret_certain)
 enum let_in { NOBODY, TURNED_AWAY, LET_IN };
 
 /* NOBODY: no other connection waits to be accepted, or none can be now. */
-static enum let_in let_in(struct clients *clients)
+static enum let_in sessions_let_in(struct clients *clients)
 {
     struct session *s;
     struct user *user;
@@ -454,7 +456,7 @@ static enum let_in let_in(struct clients *clients)
 
     if (fd < 0) {
         if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-            listener_pause(clients);
+            sessions_listener_pause(clients);
         return NOBODY;
     }
     /* (!) Nothing is made for one that is turned away: it costs least. */
@@ -470,17 +472,17 @@ static enum let_in let_in(struct clients *clients)
         return NOBODY;
     }
     s->user = user;
-    pidfd = peer_pidfd(fd, (uint32_t)cred.pid, &s->process_certain);
+    pidfd = sessions_peer_pidfd(fd, (uint32_t)cred.pid, &s->process_certain);
     if (pidfd < 0 && (errno == EMFILE || errno == ENFILE))
-        listener_pause(clients);
-    if (pidfd < 0 || loop_fd_add(clients->loop, &s->socket, fd, on_socket) < 0) {
+        sessions_listener_pause(clients);
+    if (pidfd < 0 || loop_fd_add(clients->loop, &s->socket, fd, sessions_on_socket) < 0) {
         if (pidfd >= 0)
             close(pidfd);
         close(fd);
         free(s);
         return NOBODY;
     }
-    if (loop_fd_add(clients->loop, &s->process, pidfd, on_process) < 0) {
+    if (loop_fd_add(clients->loop, &s->process, pidfd, sessions_on_process) < 0) {
         loop_fd_remove(clients->loop, &s->socket);
         close(pidfd);
         close(fd);
@@ -492,7 +494,7 @@ static enum let_in let_in(struct clients *clients)
     s->pid = (uint32_t)cred.pid;
     s->uid = cred.uid;
     rights_know_caller(&cred, &s->caller);
-    s->hello_timer.fn = on_hello_timer;
+    s->hello_timer.fn = sessions_on_hello_timer;
     LIST_INIT(&s->waiters);
     LIST_INIT(&s->queries);
     LIST_INIT(&s->listings);
@@ -506,12 +508,12 @@ static enum let_in let_in(struct clients *clients)
     return LET_IN;
 }
 
-static void on_listener(struct loop_fd *watch)
+static void sessions_on_listener(struct loop_fd *watch)
 {
     struct clients *clients = HF_CONTAINER(watch, struct clients, listener);
 
     for (int left = ACCEPTS_PER_TURN * TURNED_AWAY_FOR_ONE; left > 0;) {
-        enum let_in what = let_in(clients);
+        enum let_in what = sessions_let_in(clients);
 
         if (what == NOBODY)
             return;
@@ -531,13 +533,13 @@ int sessions_create(struct agent *agent, struct loop *loop, const struct clients
     TAILQ_INIT(&clients->active);
     TAILQ_INIT(&clients->woken);
     hf_counter_set(&agent->table, HF_COUNTER_CLIENTS_MAX, clients->config->clients_max);
-    clients->sweep.fn = on_sweep;
+    clients->sweep.fn = sessions_on_sweep;
     kept_create(clients);
     clients->listener.fd = -1;
     clients->doorbell_epoll = epoll_create1(EPOLL_CLOEXEC);
-    rc = clients->doorbell_epoll < 0
-             ? HF_ESYS
-             : loop_fd_add(loop, &clients->doorbells, clients->doorbell_epoll, on_doorbells);
+    rc = clients->doorbell_epoll < 0 ? HF_ESYS
+                                     : loop_fd_add(loop, &clients->doorbells,
+                                                   clients->doorbell_epoll, sessions_on_doorbells);
     if (rc < 0) {
         if (clients->doorbell_epoll >= 0)
             close(clients->doorbell_epoll);
@@ -553,7 +555,7 @@ void sessions_start(struct clients *clients)
     loop_timer_set(clients->loop, &clients->sweep, clock_now());
 }
 
-static int listen_anew(struct clients *clients, int *ret_fd)
+static int sessions_listen_anew(struct clients *clients, int *ret_fd)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const char *path = clients->agent->socket_path;
@@ -591,11 +593,12 @@ int sessions_listen(struct clients *clients)
 
     clients->agent->listener = 0;
     if (!fd)
-        rc = listen_anew(clients, &fd);
-    return rc == HF_OK ? loop_fd_add(clients->loop, &clients->listener, fd, on_listener) : rc;
+        rc = sessions_listen_anew(clients, &fd);
+    return rc == HF_OK ? loop_fd_add(clients->loop, &clients->listener, fd, sessions_on_listener)
+                       : rc;
 }
 
-static void stop_listening(struct clients *clients) BEFORE_OR_AFTER_THREADS
+static void sessions_stop_listening(struct clients *clients) BEFORE_OR_AFTER_THREADS
 {
     loop_fd_remove(clients->loop, &clients->listener);
     if (atomic_load_explicit(&clients->agent->stays, memory_order_acquire)) {
@@ -611,7 +614,7 @@ void sessions_destroy(struct clients *clients) BEFORE_OR_AFTER_THREADS
     struct session *s;
 
     if (clients->listener.fd >= 0)
-        stop_listening(clients);
+        sessions_stop_listening(clients);
     sessions_wake(clients);
     /* Leases stay: their holders live on, and the next agent readopts them. */
     while ((s = LIST_FIRST(&clients->sessions))) {
@@ -621,7 +624,7 @@ void sessions_destroy(struct clients *clients) BEFORE_OR_AFTER_THREADS
         close(s->socket.fd);
         loop_fd_remove(clients->loop, &s->process);
         close(s->process.fd);
-        doorbell_close(s);
+        sessions_doorbell_close(s);
         if (s->client) {
             LIST_REMOVE(s, of_client);
             hf_ring_agent_destroy(&s->ring);

@@ -55,16 +55,16 @@ bool user_is_trusted(const struct user *u)
 }
 
 /* (!) Of `all` places some are for root and the agent's user. */
-static uint64_t reserve(const struct user *u, uint64_t all)
+static uint64_t user_reserve(const struct user *u, uint64_t all)
 {
     return user_is_trusted(u) ? 0 : all / 16;
 }
 
 /* (!) No other user has more than three quarters of the places that the reserve and the others leave: so some are left for whoever
  * comes next. `own`: with the one that is asked for. */
-static bool is_fair(const struct user *u, uint64_t all, uint64_t others, uint64_t own)
+static bool user_is_fair(const struct user *u, uint64_t all, uint64_t others, uint64_t own)
 {
-    uint64_t taken = others + reserve(u, all), left = all > taken ? all - taken : 0;
+    uint64_t taken = others + user_reserve(u, all), left = all > taken ? all - taken : 0;
 
     return user_is_trusted(u) || own <= left - left / 4;
 }
@@ -75,12 +75,12 @@ uint64_t user_text_units(size_t name_len, size_t note_len)
 }
 
 /* Those of ended sessions, too, whose memory is open: each place is as much memory and as many descriptors. */
-static unsigned places_for_clients(const struct user *u)
+static unsigned user_places_for_clients(const struct user *u)
 {
     return u->sessions + u->kept;
 }
 
-static void say_kept(const struct user *u, char *text, size_t size)
+static void user_say_kept(const struct user *u, char *text, size_t size)
 {
     if (u->kept)
         snprintf(text, size, " (%u of them ended, and their memory is still open)", u->kept);
@@ -101,18 +101,18 @@ bool user_may_connect(const struct clients *clients, struct user *u, uint32_t st
     if (clients->session_count + clients->kept_count >=
         all + strangers - (user_is_trusted(u) ? 0 : strangers / 4))
         return false;
-    return !most || places_for_clients(u) < most + STRANGERS_OF_ONE;
+    return !most || user_places_for_clients(u) < most + STRANGERS_OF_ONE;
 }
 
 int user_judge_attach(const struct clients *clients, const struct user *u, bool known, char *text,
                       size_t size)
 {
     const struct config *c = clients->config;
-    unsigned all = clients->session_count + clients->kept_count, own = places_for_clients(u);
+    unsigned all = clients->session_count + clients->kept_count, own = user_places_for_clients(u);
     char kept[64];
 
-    say_kept(u, kept, sizeof(kept));
-    if (all > c->clients_max - reserve(u, c->clients_max)) {
+    user_say_kept(u, kept, sizeof(kept));
+    if (all > c->clients_max - user_reserve(u, c->clients_max)) {
         snprintf(text, size, "all %" PRIu32 " places for clients are taken; raise %s",
                  c->clients_max,
                  c->descriptors_bound ? "the agent's limit of descriptors (LimitNOFILE=, ulimit -n)"
@@ -126,7 +126,7 @@ int user_judge_attach(const struct clients *clients, const struct user *u, bool 
                  u->uid, own - 1, kept);
         return HF_ELIMIT;
     }
-    if (!known && !is_fair(u, c->clients_max, all - own, own)) {
+    if (!known && !user_is_fair(u, c->clients_max, all - own, own)) {
         snprintf(text, size,
                  "user %" PRIu32
                  " has %u clients%s, its share of the places that others leave; end "
@@ -179,7 +179,7 @@ void user_asked(const struct clients *clients, struct user *u, hf_time now)
         bucket_use(&u->paid_until, hf_ns(HF_NS_PER_SEC / rate), now);
 }
 
-static uint64_t places_of_others(const struct clients *clients, const struct user *u)
+static uint64_t user_places_of_others(const struct clients *clients, const struct user *u)
 {
     const struct user *other;
     uint64_t places = 0;
@@ -192,11 +192,11 @@ static uint64_t places_of_others(const struct clients *clients, const struct use
 
 /* A name that is held or waited for takes a place in the table, and its text takes units. Without this
  * bound a user could hold as many as allowed and wait for as many more, until no place is left. */
-static int judge_places(const struct clients *clients, const struct user *u, uint64_t units,
-                        char *text, size_t size)
+static int user_judge_places(const struct clients *clients, const struct user *u, uint64_t units,
+                             char *text, size_t size)
 {
     const struct config *c = clients->config;
-    uint64_t capacity = c->capacity, others = places_of_others(clients, u);
+    uint64_t capacity = c->capacity, others = user_places_of_others(clients, u);
     uint64_t own = u->leases + u->waiters + 1;
     uint64_t most = c->leases_per_uid > c->waiters_per_uid ? c->leases_per_uid : c->waiters_per_uid;
     uint64_t most_units = clients->agent->table.text_units * most / capacity;
@@ -210,7 +210,7 @@ static int judge_places(const struct clients *clients, const struct user *u, uin
                  u->uid, most);
         return HF_ELIMIT;
     }
-    if (!is_fair(u, capacity, others, own)) {
+    if (!user_is_fair(u, capacity, others, own)) {
         snprintf(text, size,
                  "release locks, or have the capacity raised: user %" PRIu32
                  " holds or waits for %u locks, its share of the places that others leave",
@@ -251,5 +251,5 @@ int user_judge_acquire(const struct clients *clients, const struct user *u, uint
         user_say_held(clients, u, text, size);
         return HF_ELIMIT;
     }
-    return judge_places(clients, u, units, text, size);
+    return user_judge_places(clients, u, units, text, size);
 }

@@ -56,7 +56,7 @@ struct group {
     bool released, told, told_stubborn;
 };
 
-static void close_fds(const int *fds, int count)
+static void groups_close_fds(const int *fds, int count)
 {
     for (int i = 0; i < count; i++)
         close(fds[i]);
@@ -64,13 +64,13 @@ static void close_fds(const int *fds, int count)
 
 /* --- what becomes of it ----------------------------------------------------------------------- */
 
-static bool is_run(const struct resource *r)
+static bool groups_is_run(const struct resource *r)
 {
     return resource_lease(r)->run;
 }
 
 /* When the processes inside must die, by the lease that ends first. */
-static hf_time kill_at(const struct client *c, hf_time now)
+static hf_time groups_kill_at(const struct client *c, hf_time now)
 {
     hf_time first = HF_TIME_NEVER;
     const struct resource *r;
@@ -91,7 +91,7 @@ static hf_time kill_at(const struct client *c, hf_time now)
 }
 
 /* No guardian and no process is left: the tree is reaped. */
-static void release(struct group *g) IN_BROKER_THREAD
+static void groups_release(struct group *g) IN_BROKER_THREAD
 {
     struct resource *r;
 
@@ -102,28 +102,28 @@ static void release(struct group *g) IN_BROKER_THREAD
              ") is over, and so are its guardians: its lock is released",
              g->client->pid, g->client->uid);
     LIST_FOREACH (r, &g->client->held, of_holder)
-        if (is_run(r))
+        if (groups_is_run(r))
             release_begin(r, RELEASE_TREE_DEAD);
 }
 
 /* (!) Before it is closed: a child of this process may have it open for a moment, too. */
-static void unwatch(struct group *g)
+static void groups_unwatch(struct group *g)
 {
     (void)epoll_ctl(g->groups->epoll, EPOLL_CTL_DEL, g->job.events_fd, NULL);
 }
 
 /* Before their release, which goes through this thread, too. Both guardians may say the same. */
-static void tell_killed(struct group *g) IN_BROKER_THREAD
+static void groups_tell_killed(struct group *g) IN_BROKER_THREAD
 {
     struct resource *r;
 
     g->told = true;
     LIST_FOREACH (r, &g->client->held, of_holder)
-        if (is_run(r))
+        if (groups_is_run(r))
             order_losing(r, true);
 }
 
-static void tell_stubborn(struct group *g)
+static void groups_tell_stubborn(struct group *g)
 {
     char path[JOB_GROUP_PATH_MAX];
 
@@ -136,48 +136,48 @@ static void tell_stubborn(struct group *g)
              g->client->pid, g->client->uid, path);
 }
 
-static void kill_all(struct group *g, hf_time now, bool empty)
+static void groups_kill_all(struct group *g, hf_time now, bool empty)
 {
     if (g->killed.ns == HF_TIME_NEVER.ns)
         g->killed = now;
     job_group_kill(&g->job);
     if (!empty && !g->told_stubborn && hf_time_reached(now, hf_time_add(g->killed, KILL_PATIENCE)))
-        tell_stubborn(g);
+        groups_tell_stubborn(g);
 }
 
-static void look(struct group *g, hf_time now) IN_BROKER_THREAD
+static void groups_look(struct group *g, hf_time now) IN_BROKER_THREAD
 {
     const struct client *c = g->client;
     bool orphan = LIST_EMPTY(&c->sessions) && !c->ghost, empty = job_group_is_empty(&g->job);
-    hf_time at = orphan ? now : kill_at(c, now);
+    hf_time at = orphan ? now : groups_kill_at(c, now);
 
     hf_assert(c->group == g, "process %u", (unsigned)c->pid);
     if (g->job.removed)
-        unwatch(g);
+        groups_unwatch(g);
     if (orphan && empty) {
-        release(g);
+        groups_release(g);
         return;
     }
     if (hf_time_reached(now, at)) {
-        kill_all(g, now, empty);
+        groups_kill_all(g, now, empty);
         if (!orphan && !empty && !g->told)
-            tell_killed(g);
+            groups_tell_killed(g);
         at = hf_time_add(now, KILL_AGAIN);
     }
     if (at.ns != HF_TIME_NEVER.ns)
         loop_timer_set(g->groups->loop, &g->timer, at);
 }
 
-static void on_timer(struct loop_timer *timer, hf_time now)
+static void groups_on_timer(struct loop_timer *timer, hf_time now)
 {
     is_broker_thread();
-    look(HF_CONTAINER(timer, struct group, timer), now);
+    groups_look(HF_CONTAINER(timer, struct group, timer), now);
 }
 
 void groups_review(struct client *c)
 {
     if (c->group)
-        look(c->group, clock_now());
+        groups_look(c->group, clock_now());
 }
 
 void groups_drop(struct client *c)
@@ -188,8 +188,8 @@ void groups_drop(struct client *c)
         return;
     loop_timer_cancel(g->groups->loop, &g->timer);
     if (g->killed.ns != HF_TIME_NEVER.ns && !g->told_stubborn && !job_group_is_empty(&g->job))
-        tell_stubborn(g); /* a short lease */
-    unwatch(g);
+        groups_tell_stubborn(g); /* a short lease */
+    groups_unwatch(g);
     job_group_close(&g->job);
     hf_assert(c->user->groups > 0 && g->groups->count > 0, "groups %u, of its user %u",
               (unsigned)g->groups->count, (unsigned)c->user->groups);
@@ -199,36 +199,36 @@ void groups_drop(struct client *c)
     free(g);
 }
 
-static bool has_run(const struct client *c)
+static bool groups_has_run(const struct client *c)
 {
     const struct resource *r;
 
     LIST_FOREACH (r, &c->held, of_holder)
-        if (is_run(r))
+        if (groups_is_run(r))
             return true;
     return false;
 }
 
 void groups_lease_over(struct client *c)
 {
-    if (c->group && !has_run(c))
+    if (c->group && !groups_has_run(c))
         groups_drop(c);
 }
 
-static void on_groups(struct loop_fd *watch)
+static void groups_on_groups(struct loop_fd *watch)
 {
     struct epoll_event event;
 
     is_broker_thread();
     /* One at a time: an event of one group may end another. */
     for (int i = 0; i < GROUPS_PER_TURN && epoll_wait(watch->fd, &event, 1, 0) == 1; i++)
-        look(event.data.ptr, clock_now());
+        groups_look(event.data.ptr, clock_now());
 }
 
 /* --- taking one ------------------------------------------------------------------------------- */
 
 /* A run has two sessions. */
-static bool is_too_many(const struct groups *groups, const struct session *s)
+static bool groups_is_too_many(const struct groups *groups, const struct session *s)
 {
     const struct config *c = groups->config;
 
@@ -236,22 +236,22 @@ static bool is_too_many(const struct groups *groups, const struct session *s)
            (c->clients_per_uid && s->user->groups >= c->clients_per_uid / 2);
 }
 
-static int watch_groups(struct groups *groups)
+static int groups_watch_groups(struct groups *groups)
 {
     if (groups->watch.priv)
         return HF_OK;
     groups->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (groups->epoll < 0)
         return HF_ESYS;
-    if (loop_fd_add(groups->loop, &groups->watch, groups->epoll, on_groups) == HF_OK)
+    if (loop_fd_add(groups->loop, &groups->watch, groups->epoll, groups_on_groups) == HF_OK)
         return HF_OK;
     close(groups->epoll);
     return HF_ENOMEM;
 }
 
 /* Why it is of no use; NULL: it was taken, together with all descriptors but the directory's. */
-static const char *take(struct groups *groups, struct session *s,
-                        const int fds[HF_GROUP_FDS]) IN_BROKER_THREAD
+static const char *groups_take_one(struct groups *groups, struct session *s,
+                                   const int fds[HF_GROUP_FDS]) IN_BROKER_THREAD
 {
     struct epoll_event event = {.events = EPOLLPRI};
     struct group *g;
@@ -260,16 +260,16 @@ static const char *take(struct groups *groups, struct session *s,
 
     if (s->client->group)
         return "its job has a group already";
-    if (!has_run(s->client))
+    if (!groups_has_run(s->client))
         return "the process has no lease for a job";
-    if (is_too_many(groups, s))
+    if (groups_is_too_many(groups, s))
         return "the limit of groups is reached (clients_per_uid, LimitNOFILE)";
     if (!job_group_hierarchy(&hierarchy))
         return "the agent sees no control groups (v2) here";
     g = calloc(1, sizeof(*g));
     if (!g)
         return "out of memory";
-    if (watch_groups(groups) < 0 ||
+    if (groups_watch_groups(groups) < 0 ||
         job_group_open(hierarchy, fds[HF_FD_GROUP], fds[HF_FD_GROUP_KILL], fds[HF_FD_GROUP_FREEZE],
                        &g->job, &why) < 0) {
         free(g);
@@ -284,16 +284,16 @@ static const char *take(struct groups *groups, struct session *s,
     g->groups = groups;
     g->client = s->client;
     g->killed = HF_TIME_NEVER;
-    g->timer.fn = on_timer;
+    g->timer.fn = groups_on_timer;
     s->client->group = g;
     s->user->groups++;
     groups->count++;
-    look(g, clock_now());
+    groups_look(g, clock_now());
     return NULL;
 }
 
 /* Whether the next datagram is a guardian's group; it stays in the socket with its descriptors. */
-static bool is_offered(const struct session *s)
+static bool groups_is_offered(const struct session *s)
 {
     struct hf_group message;
     ssize_t n = recv(s->socket.fd, &message, sizeof(message), MSG_DONTWAIT | MSG_PEEK | MSG_TRUNC);
@@ -304,7 +304,7 @@ static bool is_offered(const struct session *s)
 
 /* A library does not know whose groups are taken. The kernel drops the descriptors that came along; it does not flush
  * them as close() does. */
-static bool ignore(struct session *s)
+static bool groups_ignore(struct session *s)
 {
     struct hf_group message;
 
@@ -328,10 +328,10 @@ bool groups_take(struct groups *groups, struct session *s)
     const char *why = "it came without its descriptors";
     int fds[HF_GROUP_FDS] = {-1, -1, -1}, count = 0;
 
-    if (!is_offered(s))
+    if (!groups_is_offered(s))
         return false;
     if (!session_is_own(s))
-        return ignore(s);
+        return groups_ignore(s);
     if (recvmsg(s->socket.fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(message))
         return false;
     s->gave_group = true;
@@ -341,9 +341,9 @@ bool groups_take(struct groups *groups, struct session *s)
         memcpy(fds, CMSG_DATA(c), (size_t)count * sizeof(int));
     }
     if (count == HF_GROUP_FDS)
-        why = take(groups, s, fds);
+        why = groups_take_one(groups, s, fds);
     /* Descriptors that were taken are the group's. */
-    close_fds(fds, why ? count : HF_FD_GROUP + 1);
+    groups_close_fds(fds, why ? count : HF_FD_GROUP + 1);
     if (why && log_allows(&groups->of_no_use, LOG_LIMIT, clock_now()))
         log_info("the control group that process %" PRIu32 " (user %" PRIu32
                  ") handed over cannot be used: %s",

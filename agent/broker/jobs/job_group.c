@@ -33,7 +33,7 @@ bool job_group_hierarchy(dev_t *ret_device)
 }
 
 /* The inode of a file of the hierarchy. Asks no other file system. */
-static bool inode_of(dev_t hierarchy, int fd, mode_t type, uint64_t *ret_inode)
+static bool group_inode_of(dev_t hierarchy, int fd, mode_t type, uint64_t *ret_inode)
 {
     struct statx sx;
 
@@ -49,7 +49,7 @@ static bool inode_of(dev_t hierarchy, int fd, mode_t type, uint64_t *ret_inode)
 }
 
 /* Opens a file of that very directory, and nothing that is mounted over it. */
-static int open_in(int directory, const char *name, int flags)
+static int group_open_in(int directory, const char *name, int flags)
 {
     struct open_how how = {
         .flags = (uint64_t)flags | O_CLOEXEC | O_NOFOLLOW,
@@ -60,19 +60,19 @@ static int open_in(int directory, const char *name, int flags)
 }
 
 /* Whether it is that file of the directory, open for writing. */
-static bool is_its(dev_t hierarchy, int directory, const char *name, int fd)
+static bool group_is_its(dev_t hierarchy, int directory, const char *name, int fd)
 {
     int flags = fcntl(fd, F_GETFL), found;
     uint64_t given, own;
     bool same;
 
     if (flags < 0 || (flags & O_PATH) || (flags & O_ACCMODE) == O_RDONLY ||
-        !inode_of(hierarchy, fd, S_IFREG, &given))
+        !group_inode_of(hierarchy, fd, S_IFREG, &given))
         return false;
-    found = open_in(directory, name, O_PATH);
+    found = group_open_in(directory, name, O_PATH);
     if (found < 0)
         return false;
-    same = inode_of(hierarchy, found, S_IFREG, &own) && own == given;
+    same = group_inode_of(hierarchy, found, S_IFREG, &own) && own == given;
     close(found);
     return same;
 }
@@ -83,19 +83,19 @@ int job_group_open(dev_t hierarchy, int directory, int kill_fd, int freeze_fd,
     uint64_t inode;
     int events;
 
-    if (!inode_of(hierarchy, directory, S_IFDIR, &inode)) {
+    if (!group_inode_of(hierarchy, directory, S_IFDIR, &inode)) {
         *ret_why = "the directory that it sent is no control group of this host";
         return HF_EINVAL;
     }
-    if (!is_its(hierarchy, directory, "cgroup.kill", kill_fd)) {
+    if (!group_is_its(hierarchy, directory, "cgroup.kill", kill_fd)) {
         *ret_why = "it did not open the group's cgroup.kill for writing";
         return HF_EINVAL;
     }
-    if (!is_its(hierarchy, directory, "cgroup.freeze", freeze_fd)) {
+    if (!group_is_its(hierarchy, directory, "cgroup.freeze", freeze_fd)) {
         *ret_why = "it did not open the group's cgroup.freeze for writing";
         return HF_EINVAL;
     }
-    events = open_in(directory, "cgroup.events", O_RDONLY);
+    events = group_open_in(directory, "cgroup.events", O_RDONLY);
     if (events < 0) {
         *ret_why = "the group's cgroup.events cannot be opened";
         return HF_EINVAL;

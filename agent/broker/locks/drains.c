@@ -13,14 +13,14 @@
 #include "shm/status.h"
 
 /* A hand-off is judged when the renewal thread has answered. */
-static void stop_name(struct resource *r) IN_BROKER_THREAD
+static void drains_stop_name(struct resource *r) IN_BROKER_THREAD
 {
     if (r->work->round)
         round_cancel(r->work->round);
     resource_touch(r, TOUCH_CHANGED);
 }
 
-static void go_on_with_name(struct resource *r) IN_BROKER_THREAD
+static void drains_go_on_with_name(struct resource *r) IN_BROKER_THREAD
 {
     struct waiter *w;
 
@@ -31,8 +31,8 @@ static void go_on_with_name(struct resource *r) IN_BROKER_THREAD
 
 /* (!) The record first, also of a drain that stands, since it may have been removed: a drain that was answered
  * outlives a kill. */
-static int change(struct locks *locks, const struct hf_drained *wanted, char *why,
-                  size_t why_size) IN_BROKER_THREAD
+static int drains_change(struct locks *locks, const struct hf_drained *wanted, char *why,
+                         size_t why_size) IN_BROKER_THREAD
 {
     struct agent *agent = locks->agent;
     bool stood = agent->drained.stands;
@@ -48,15 +48,15 @@ static int change(struct locks *locks, const struct hf_drained *wanted, char *wh
         if (!r || TAILQ_EMPTY(&r->work->waiters))
             continue;
         if (wanted->stands)
-            stop_name(r);
+            drains_stop_name(r);
         else
-            go_on_with_name(r);
+            drains_go_on_with_name(r);
     }
     return HF_OK;
 }
 
-static void answer(struct session *s, const struct hf_request_entry *q, bool before,
-                   const struct hf_drained *drained) IN_BROKER_THREAD
+static void drains_answer(struct session *s, const struct hf_request_entry *q, bool before,
+                          const struct hf_drained *drained) IN_BROKER_THREAD
 {
     struct hf_completion_entry entry = {.id = q->id,
                                         .op = q->op,
@@ -70,8 +70,8 @@ static void answer(struct session *s, const struct hf_request_entry *q, bool bef
     session_answer(s, &entry);
 }
 
-static void refuse(struct session *s, const struct hf_request_entry *q, int status,
-                   const char *text) IN_BROKER_THREAD
+static void drains_refuse(struct session *s, const struct hf_request_entry *q, int status,
+                          const char *text) IN_BROKER_THREAD
 {
     struct hf_completion_entry entry = {.id = q->id, .op = q->op, .status = status};
 
@@ -86,7 +86,8 @@ void drains_ask(struct locks *locks, struct session *s, const struct hf_request_
     char why[160];
 
     if (!session_is_own(s)) {
-        refuse(s, q, HF_EPERM, "only root and the agent's user may drain or undrain this host");
+        drains_refuse(s, q, HF_EPERM,
+                      "only root and the agent's user may drain or undrain this host");
         return;
     }
     if (wanted.stands && before.since_wall_ms) {
@@ -96,16 +97,16 @@ void drains_ask(struct locks *locks, struct session *s, const struct hf_request_
         wanted.uid = s->uid;
         wanted.pid = s->pid;
     }
-    if (change(locks, &wanted, why, sizeof(why)) < 0) {
-        refuse(s, q, HF_ESYS, why);
+    if (drains_change(locks, &wanted, why, sizeof(why)) < 0) {
+        drains_refuse(s, q, HF_ESYS, why);
         return;
     }
     if (before.stands == wanted.stands) {
-        answer(s, q, before.stands, &before);
+        drains_answer(s, q, before.stands, &before);
         return;
     }
     log_info("%s by user %" PRIu32 " (pid %" PRIu32 ")", wanted.stands ? "drained" : "undrained",
              s->uid, s->pid);
     event_drained(locks->agent, wanted.stands, s->pid, s->uid);
-    answer(s, q, before.stands, wanted.stands ? &wanted : &before);
+    drains_answer(s, q, before.stands, wanted.stands ? &wanted : &before);
 }

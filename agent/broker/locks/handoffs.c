@@ -53,7 +53,7 @@ struct waiter *handoff_next_holder(struct resource *r, hf_time now)
     return w;
 }
 
-static struct lease *next_lease(struct resource *r, const struct waiter *w, hf_time now)
+static struct lease *handoff_next_lease(struct resource *r, const struct waiter *w, hf_time now)
 {
     const struct lease *from = resource_lease(r);
     struct lease *to = waiter_new_lease(w, lease_key(from), from->key_len, true);
@@ -79,7 +79,7 @@ int handoff_begin(struct resource *r, struct waiter *w, enum hf_loss_reason reas
 
     if (!h)
         return rc;
-    h->to = next_lease(r, w, now);
+    h->to = handoff_next_lease(r, w, now);
     if (!h->to || (rc = resource_text_prepare(r, h->to, &h->text_off, &h->new_text)) < 0) {
         lease_free(h->to);
         free(h);

@@ -12,7 +12,8 @@ void order_renewal(struct locks *locks, struct message *m)
     mailbox_post(&locks->agent->to_renewal, m);
 }
 
-static void lose(struct resource *r, enum hf_loss_reason reason, bool killing) IN_BROKER_THREAD
+static void orders_lose(struct resource *r, enum hf_loss_reason reason,
+                        bool killing) IN_BROKER_THREAD
 {
     struct message *m = message_new(MSG_LOSE);
 
@@ -25,10 +26,10 @@ static void lose(struct resource *r, enum hf_loss_reason reason, bool killing) I
 
 void order_lose(struct resource *r, enum hf_loss_reason reason)
 {
-    lose(r, reason, false);
+    orders_lose(r, reason, false);
 }
 
 void order_losing(struct resource *r, bool killing)
 {
-    lose(r, HF_LOSS_GUARDIAN, killing);
+    orders_lose(r, HF_LOSS_GUARDIAN, killing);
 }

@@ -5,7 +5,7 @@
 #include "agent/core/validity.h"
 #include "shm/slot.h"
 
-static hf_time shown(const struct hf_slot *s)
+static hf_time promise_shown(const struct hf_slot *s)
 {
     return (hf_time){atomic_load(&s->deadline_ns)};
 }
@@ -26,7 +26,7 @@ hf_time promise_latest(const struct locks *locks, const struct journal_identity 
     if (!locks->agent->warm)
         latest = hf_time_max(latest, hf_time_add(clock_now(), hf_ms(identity->ttl_ms)));
     else if (atomic_load(&s->generation) == state->generation)
-        latest = hf_time_max(latest, shown(s));
+        latest = hf_time_max(latest, promise_shown(s));
     return latest;
 }
 
@@ -38,5 +38,5 @@ hf_time promise_frozen(const struct locks *locks, const struct journal_lease *st
     if (!locks->agent->warm || !config_is_narrow(locks->config) ||
         atomic_load(&s->generation) != state->generation)
         return HF_TIME_PAST;
-    return hf_time_min(shown(s), validity_latest(state->d, locks->n));
+    return hf_time_min(promise_shown(s), validity_latest(state->d, locks->n));
 }

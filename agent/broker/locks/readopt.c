@@ -53,7 +53,7 @@ struct later {
     hf_dur attempt, ttl;
 };
 
-static void released(const struct release_outcome *outcome, void *arg, void *owner)
+static void readopt_released(const struct release_outcome *outcome, void *arg, void *owner)
 {
     is_broker_thread();
     (void)outcome;
@@ -61,7 +61,7 @@ static void released(const struct release_outcome *outcome, void *arg, void *own
     grant_undone(arg);
 }
 
-static void on_later(struct loop_timer *timer, hf_time now)
+static void readopt_on_later(struct loop_timer *timer, hf_time now)
 {
     struct later *l = HF_CONTAINER(timer, struct later, timer);
     struct locks *locks = resource_locks(l->resource);
@@ -70,9 +70,9 @@ static void on_later(struct loop_timer *timer, hf_time now)
         release_order(l->key, l->key_len, &l->token, l->attempt, l->ttl, nodes);
 
     release_order_doubt(&order, nodes, hf_time_add(now, l->attempt));
-    release_order_tell(&order, released, l->resource);
+    release_order_tell(&order, readopt_released, l->resource);
     if (releaser_start(locks->releaser, &order) < 0)
-        released(0, l->resource, locks);
+        readopt_released(0, l->resource, locks);
     LIST_REMOVE(l, all);
     free(l);
 }
@@ -95,7 +95,7 @@ struct old_text {
     bool stands, same; /* same: note and command are the record's, too */
 };
 
-static bool same_text(const struct hf_slot_view *view, const struct journal_identity *id)
+static bool readopt_same_text(const struct hf_slot_view *view, const struct journal_identity *id)
 {
     return view->note_len == id->who.note_len && view->comm_len == id->who.comm_len &&
            memcmp(view->note, id->who.note, id->who.note_len) == 0 &&
@@ -103,14 +103,15 @@ static bool same_text(const struct hf_slot_view *view, const struct journal_iden
 }
 
 /* All of it belongs to one lease, though a writer was killed inside. */
-static bool is_whole(const struct hf_slot_view *view, const struct record *rec)
+static bool readopt_is_whole(const struct hf_slot_view *view, const struct record *rec)
 {
     return view->generation == rec->state.generation && view->fence == rec->state.fence &&
            view->pid == rec->id.who.pid && view->uid == rec->id.who.uid &&
-           view->ttl_ms == rec->id.ttl_ms && same_text(view, &rec->id);
+           view->ttl_ms == rec->id.ttl_ms && readopt_same_text(view, &rec->id);
 }
 
-static struct old_text old_text_of(struct locks *locks, uint32_t slot, const struct record *rec)
+static struct old_text readopt_old_text_of(struct locks *locks, uint32_t slot,
+                                           const struct record *rec)
 {
     const struct hf_table *table = &locks->agent->table;
     struct old_text text = {0};
@@ -119,12 +120,13 @@ static struct old_text old_text_of(struct locks *locks, uint32_t slot, const str
 
     text.off = atomic_load_explicit(&table->slots[slot].text_off, memory_order_relaxed);
     if (hf_slot_peek(table, slot, &view, &odd) != HF_OK || view.name_len != rec->id.name_len ||
-        memcmp(view.name, rec->id.name, view.name_len) != 0 || (odd && !is_whole(&view, rec)))
+        memcmp(view.name, rec->id.name, view.name_len) != 0 ||
+        (odd && !readopt_is_whole(&view, rec)))
         return text;
     text.name_len = view.name_len;
     text.note_len = view.note_len;
     text.comm_len = view.comm_len;
-    text.same = same_text(&view, &rec->id);
+    text.same = readopt_same_text(&view, &rec->id);
     text.stands = hf_text_pool_reserve(locks->text, text.off, view.name_len, view.note_len,
                                        view.comm_len) == HF_OK;
     return text;
@@ -132,7 +134,7 @@ static struct old_text old_text_of(struct locks *locks, uint32_t slot, const str
 
 /* The journal says that the slot was never used, so its text is nobody's. Most slots are as they should be:
  * a million of them are only read. */
-static void clear_unused(struct locks *locks, uint32_t slot)
+static void readopt_clear_unused(struct locks *locks, uint32_t slot)
 {
     struct hf_slot *s = &locks->agent->table.slots[slot];
     struct hf_slot_view view;
@@ -146,7 +148,7 @@ static void clear_unused(struct locks *locks, uint32_t slot)
 
 /* (!) All of them before any text is put: readers go on reading slots that have not had their turn, and
  * no other text may be written over those. */
-static int reserve_texts(struct locks *locks)
+static int readopt_reserve_texts(struct locks *locks)
 {
     locks->old_texts = calloc(locks->slots_used + 1, sizeof(*locks->old_texts));
     if (!locks->old_texts)
@@ -158,16 +160,16 @@ static int reserve_texts(struct locks *locks)
         if (rc == HF_ENOTHELD)
             hf_slot_clear(&locks->agent->table.slots[slot]);
         else if (rc == HF_OK)
-            locks->old_texts[slot] = old_text_of(locks, slot, &rec);
+            locks->old_texts[slot] = readopt_old_text_of(locks, slot, &rec);
     }
     for (uint32_t slot = locks->slots_used;
          slot < locks->agent->table.slots_there && locks->agent->warm; slot++)
-        clear_unused(locks, slot);
+        readopt_clear_unused(locks, slot);
     return HF_OK;
 }
 
 /* Keeps the slot's text. Returns whether its note and command are the record's, too. */
-static bool keep_text(struct locks *locks, struct resource *r)
+static bool readopt_keep_text(struct locks *locks, struct resource *r)
 {
     const struct old_text *text = &locks->old_texts[r->slot];
 
@@ -181,7 +183,7 @@ static bool keep_text(struct locks *locks, struct resource *r)
 }
 
 /* The slot of a lease that is not readopted: it shows every reader that the lease is over. */
-static void slot_over(struct locks *locks, uint32_t slot, bool was_held)
+static void readopt_slot_over(struct locks *locks, uint32_t slot, bool was_held)
 {
     const struct old_text *text = &locks->old_texts[slot];
     struct resource *r = locks->by_slot[slot];
@@ -191,7 +193,7 @@ static void slot_over(struct locks *locks, uint32_t slot, bool was_held)
         return;
     hf_slot_withdraw(s);
     if (r && !r->has_text)
-        (void)keep_text(locks, r);
+        (void)readopt_keep_text(locks, r);
     if (r && r->has_text) {
         hf_slot_end(s, was_held ? HF_SLOT_LOST : HF_SLOT_ENDED,
                     was_held ? HF_LOSS_RESTART : HF_LOSS_NONE);
@@ -203,7 +205,7 @@ static void slot_over(struct locks *locks, uint32_t slot, bool was_held)
 }
 
 /* How long a command of a lease with this TTL may still run: the deadline of an acquire or heal. */
-static hf_dur attempt_of(const struct locks *locks, hf_dur ttl)
+static hf_dur readopt_attempt_of(const struct locks *locks, hf_dur ttl)
 {
     struct timing timing;
     char why[160];
@@ -216,8 +218,8 @@ static hf_dur attempt_of(const struct locks *locks, hf_dur ttl)
 
 /* Release only: an unfinished round or release, or a lease that is over. Not before `at`: until then the
  * journal keeps the lease, as lost, for the agent after this one. `was_held`: its slot still says so. */
-static int release_record(struct locks *locks, const struct record *rec, uint32_t slot, hf_time at,
-                          bool was_held)
+static int readopt_release_record(struct locks *locks, const struct record *rec, uint32_t slot,
+                                  hf_time at, bool was_held)
 {
     struct journal_lease over = rec->state;
     struct journal_lease free_record = {.state = JOURNAL_FREE, .generation = rec->state.generation};
@@ -241,7 +243,7 @@ static int release_record(struct locks *locks, const struct record *rec, uint32_
         rc = resource_at(locks, rec->id.name, rec->id.name_len, slot, &r);
     if (rc == HF_OK && !resource_work(r))
         rc = HF_ENOMEM;
-    slot_over(locks, slot, was_held);
+    readopt_slot_over(locks, slot, was_held);
     if (rc < 0 ||
         config_key(locks->config, rec->id.name, rec->id.name_len, l->key, &l->key_len) < 0) {
         free(l);
@@ -252,17 +254,17 @@ static int release_record(struct locks *locks, const struct record *rec, uint32_
     r->generation = rec->state.generation;
     r->work->barred_until = at;
     l->resource = r;
-    l->timer.fn = on_later;
+    l->timer.fn = readopt_on_later;
     l->ttl = hf_ms(rec->id.ttl_ms);
-    l->attempt = attempt_of(locks, l->ttl);
+    l->attempt = readopt_attempt_of(locks, l->ttl);
     l->token = rec->id.token;
     LIST_INSERT_HEAD(&locks->laters, l, all);
     return loop_timer_set(locks->loop, &l->timer, at);
 }
 
-static int take_up(struct locks *locks, const struct record *rec, uint32_t slot,
-                   struct client *holder, const struct timing *timing, hf_time frozen,
-                   hf_time now) IN_BROKER_THREAD
+static int readopt_take_up(struct locks *locks, const struct record *rec, uint32_t slot,
+                           struct client *holder, const struct timing *timing, hf_time frozen,
+                           hf_time now) IN_BROKER_THREAD
 {
     uint8_t key[CONFIG_KEY_MAX];
     size_t key_len;
@@ -306,7 +308,7 @@ static int take_up(struct locks *locks, const struct record *rec, uint32_t slot,
         lease->fsm.reason = rec->state.reason;
     atomic_init(&lease->valid_ns, lease->fsm.valid.ns);
     atomic_init(&lease->state, (uint8_t)lease->fsm.state);
-    same = keep_text(locks, r);
+    same = readopt_keep_text(locks, r);
     rc = resource_publish(r, lease, same, lease->fsm.valid,
                           (uint32_t)lease_fsm_votes(&lease->fsm, now), flags);
     if (rc < 0) {
@@ -349,17 +351,17 @@ enum fate {
 };
 
 /* (!) Of another PID namespace: its number means nothing here, so it may live. */
-static bool is_out_of_sight(const struct locks *locks, const struct journal_identity *id)
+static bool readopt_is_out_of_sight(const struct locks *locks, const struct journal_identity *id)
 {
     return id->who.pidns_inode != locks->agent->pidns_inode;
 }
 
-static struct client *living_client(struct locks *locks,
-                                    const struct journal_identity *id) IN_BROKER_THREAD
+static struct client *readopt_living_client(struct locks *locks,
+                                            const struct journal_identity *id) IN_BROKER_THREAD
 {
     struct client *client;
 
-    if (is_out_of_sight(locks, id) ||
+    if (readopt_is_out_of_sight(locks, id) ||
         client_ghost(locks->clients, id->who.pid, id->who.start_time, id->who.uid,
                      id->who.cookie_hash, id->who.comm, &client) < 0)
         return NULL;
@@ -367,7 +369,7 @@ static struct client *living_client(struct locks *locks,
 }
 
 /* When a lease that is over may be released; an instant in the past means now. */
-static hf_time release_time(struct locks *locks, const struct record *rec, uint32_t slot)
+static hf_time readopt_release_time(struct locks *locks, const struct record *rec, uint32_t slot)
 {
     const struct journal_lease *state = &rec->state;
 
@@ -375,7 +377,7 @@ static hf_time release_time(struct locks *locks, const struct record *rec, uint3
      * the keys to expire, too. */
     if (rec->id.who.run && state->slot_state == HF_SLOT_LOST)
         return promise_latest(locks, &rec->id, &rec->state, slot);
-    /* HELD: no release has left, and none may before the time that release_record() put there. Another table: the agent
+    /* HELD: no release has left, and none may before the time that readopt_release_record() put there. Another table: the agent
      * may have been killed between ENDING and the check word, which is out of reach now. */
     if (state->state == JOURNAL_HELD || !locks->agent->warm)
         return validity_latest(state->d, locks->n);
@@ -383,8 +385,8 @@ static hf_time release_time(struct locks *locks, const struct record *rec, uint3
 }
 
 /* Ended by an agent that was killed before its release was complete. */
-static int complete(struct locks *locks, const struct record *rec, uint32_t slot,
-                    hf_time now) IN_BROKER_THREAD
+static int readopt_complete(struct locks *locks, const struct record *rec, uint32_t slot,
+                            hf_time now) IN_BROKER_THREAD
 {
     const struct journal_lease *state = &rec->state;
     bool ended = state->slot_state == HF_SLOT_ENDED;
@@ -396,17 +398,18 @@ static int complete(struct locks *locks, const struct record *rec, uint32_t slot
         event_not_readopted(locks->agent, slot, &rec->id, state, HF_EVENT_RELEASED, HF_LOSS_NONE);
     else if (state->slot_state == HF_SLOT_LOST)
         event_not_readopted(locks->agent, slot, &rec->id, state, HF_EVENT_LOST, state->reason);
-    rc = release_record(locks, rec, slot, hf_time_max(now, release_time(locks, rec, slot)),
-                        was_held);
-    if (rc == HF_OK && ended && locks->by_slot[slot] && (holder = living_client(locks, &rec->id)))
+    rc = readopt_release_record(locks, rec, slot,
+                                hf_time_max(now, readopt_release_time(locks, rec, slot)), was_held);
+    if (rc == HF_OK && ended && locks->by_slot[slot] &&
+        (holder = readopt_living_client(locks, &rec->id)))
         (void)ended_add(holder, locks->by_slot[slot], slot, state->generation);
     return rc;
 }
 
 /* A run's first guardian is gone: its tree may live. Waits for the other guardian's word, or lets the
  * lease lapse. Or a holder that is out of sight. */
-static struct client *absent_holder(struct locks *locks,
-                                    const struct journal_identity *id) IN_BROKER_THREAD
+static struct client *readopt_absent_holder(struct locks *locks,
+                                            const struct journal_identity *id) IN_BROKER_THREAD
 {
     struct client *holder = client_new(locks->clients);
 
@@ -425,21 +428,21 @@ static struct client *absent_holder(struct locks *locks,
 }
 
 /* The previous holder may ask again for the release that was not answered. */
-static void remember_previous(struct locks *locks, const struct record *rec,
-                              uint32_t slot) IN_BROKER_THREAD
+static void readopt_remember_previous(struct locks *locks, const struct record *rec,
+                                      uint32_t slot) IN_BROKER_THREAD
 {
     struct journal_identity before;
     struct client *client;
 
     if (fence_handoffs(rec->state.fence) > 0 &&
         journal_get_previous(locks->agent->journal, slot, &before) == HF_OK &&
-        (client = living_client(locks, &before)))
+        (client = readopt_living_client(locks, &before)))
         (void)ended_add(client, NULL, slot, rec->state.generation - 1);
 }
 
 /* (!) A hand-off was under way: the old holder's check word goes first, because from here on the lease is
  * the new holder's or nobody's. Never through 0 if the new holder has its word already. */
-static void finish_handoff(struct locks *locks, struct record *rec, uint32_t slot)
+static void readopt_finish_handoff(struct locks *locks, struct record *rec, uint32_t slot)
 {
     struct hf_slot *s = &locks->agent->table.slots[slot];
 
@@ -450,8 +453,8 @@ static void finish_handoff(struct locks *locks, struct record *rec, uint32_t slo
         hf_slot_withdraw(s);
 }
 
-static int decide(struct locks *locks, const struct record *rec, uint32_t slot, hf_time now,
-                  enum fate *ret_fate) IN_BROKER_THREAD
+static int readopt_decide(struct locks *locks, const struct record *rec, uint32_t slot, hf_time now,
+                          enum fate *ret_fate) IN_BROKER_THREAD
 {
     struct client *holder = NULL;
     struct timing timing;
@@ -461,20 +464,20 @@ static int decide(struct locks *locks, const struct record *rec, uint32_t slot, 
                                                          timing_of(hf_ms(rec->id.ttl_ms)).span,
                                                          locks->n, locks->q));
     bool ahead = hf_time_before(now, valid);
-    bool alive, unseen = is_out_of_sight(locks, &rec->id);
+    bool alive, unseen = readopt_is_out_of_sight(locks, &rec->id);
     int rc;
 
     *ret_fate = FATE_RELEASED;
     if (!readopt_is_held(&rec->state))
-        return complete(locks, rec, slot, now);
-    holder = living_client(locks, &rec->id);
+        return readopt_complete(locks, rec, slot, now);
+    holder = readopt_living_client(locks, &rec->id);
     alive = holder;
     if (ahead && locks->agent->warm && !promise_ran_out(locks, slot, rec->state.generation, now) &&
         !locks->config->ephemeral && (alive || unseen || rec->id.who.run) &&
         readopt_fits(locks->config, &rec->id, &timing, why, sizeof(why))) {
         if (!holder)
-            holder = absent_holder(locks, &rec->id);
-        rc = holder ? take_up(locks, rec, slot, holder, &timing, frozen, now) : HF_ENOMEM;
+            holder = readopt_absent_holder(locks, &rec->id);
+        rc = holder ? readopt_take_up(locks, rec, slot, holder, &timing, frozen, now) : HF_ENOMEM;
         if (rc == HF_OK) {
             *ret_fate = unseen ? FATE_UNSEEN : FATE_TAKEN_UP;
             if (unseen)
@@ -503,18 +506,18 @@ static int decide(struct locks *locks, const struct record *rec, uint32_t slot, 
         over = promise_latest(locks, &rec->id, &rec->state, slot);
     else if (!locks->agent->warm || unseen)
         over = validity_latest(rec->state.d, locks->n);
-    return release_record(locks, rec, slot, hf_time_max(now, over), true);
+    return readopt_release_record(locks, rec, slot, hf_time_max(now, over), true);
 }
 
 /* Descriptors that the agent needs before any client has them: ghosts do without a watch rather than use
  * them up. */
-static void spare_take(int fds[SPARE])
+static void readopt_spare_take(int fds[SPARE])
 {
     for (int i = 0; i < SPARE; i++)
         fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-static void spare_give(const int fds[SPARE])
+static void readopt_spare_give(const int fds[SPARE])
 {
     for (int i = 0; i < SPARE; i++)
         if (fds[i] >= 0)
@@ -537,10 +540,10 @@ int readopt(struct locks *locks) BEFORE_OR_AFTER_THREADS
         if (locks->generations[slot])
             locks->slots_used = slot + 1;
     }
-    rc = reserve_texts(locks);
+    rc = readopt_reserve_texts(locks);
     if (rc < 0)
         return rc;
-    spare_take(spare);
+    readopt_spare_take(spare);
     for (uint32_t slot = 0; slot < locks->slots_used; slot++) {
         struct record rec;
         enum fate fate;
@@ -552,13 +555,13 @@ int readopt(struct locks *locks) BEFORE_OR_AFTER_THREADS
             /* Neither half can be believed: nothing can be released for it, but nobody may rely on
              * it either. */
             log_error("journal record %u cannot be read; its key expires by its TTL", slot);
-            slot_over(locks, slot, true);
+            readopt_slot_over(locks, slot, true);
             continue;
         }
         validity_drop(rec.state.d, locks->n, locks->config->counting);
-        remember_previous(locks, &rec, slot);
-        finish_handoff(locks, &rec, slot);
-        rc = decide(locks, &rec, slot, now, &fate);
+        readopt_remember_previous(locks, &rec, slot);
+        readopt_finish_handoff(locks, &rec, slot);
+        rc = readopt_decide(locks, &rec, slot, now, &fate);
         if (rc < 0)
             log_error("the lease of slot %u cannot be released (%s): its key expires by its TTL",
                       slot, hf_status_text(rc));
@@ -567,7 +570,7 @@ int readopt(struct locks *locks) BEFORE_OR_AFTER_THREADS
                     (hf_time_before(now, validity_latest(rec.state.d, locks->n)) &&
                      (rec.id.who.run || !agent->warm));
     }
-    spare_give(spare);
+    readopt_spare_give(spare);
     free(locks->old_texts);
     locks->old_texts = NULL;
     agent->readopted = true;

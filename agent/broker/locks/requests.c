@@ -37,8 +37,9 @@
 /* After a start, clients of an earlier agent come back within half a second unless something hinders them. */
 #define COME_BACK hf_ms(5000)
 
-static void refuse(struct locks *locks, struct session *s, const struct hf_request_entry *q,
-                   int status, const char *text) IN_BROKER_THREAD
+static void requests_refuse(struct locks *locks, struct session *s,
+                            const struct hf_request_entry *q, int status,
+                            const char *text) IN_BROKER_THREAD
 {
     struct hf_completion_entry answer = {.id = q->id, .op = q->op, .status = status};
 
@@ -92,8 +93,9 @@ static void request_on_timeout(struct loop_timer *timer, hf_time now) IN_BROKER_
 /* --- acquires --------------------------------------------------------------------------------- */
 
 /* The lease that was granted to this very request, by an agent that ended before the client was told; NULL. */
-static const struct lease *granted_already(const struct resource *r, const struct session *s,
-                                           const struct hf_request_entry *q)
+static const struct lease *requests_granted_already(const struct resource *r,
+                                                    const struct session *s,
+                                                    const struct hf_request_entry *q)
 {
     const struct lease *lease = r ? resource_lease(r) : NULL;
 
@@ -102,8 +104,9 @@ static const struct lease *granted_already(const struct resource *r, const struc
 }
 
 /* Checks an acquire; on failure `text` says what is wrong, which limit, and the remedy. */
-static int judge_acquire(struct locks *locks, struct session *s, const struct hf_request_entry *q,
-                         struct timing *ret_timing, char *text, size_t size) IN_BROKER_THREAD
+static int requests_judge_acquire(struct locks *locks, struct session *s,
+                                  const struct hf_request_entry *q, struct timing *ret_timing,
+                                  char *text, size_t size) IN_BROKER_THREAD
 {
     const struct config *c = locks->config;
     uint8_t key[CONFIG_KEY_MAX];
@@ -123,7 +126,7 @@ static int judge_acquire(struct locks *locks, struct session *s, const struct hf
     }
     /* (!) Before anything tells who holds it. A lease that is held stays, whatever rule has gone. */
     if (!rights_has(s, RIGHT_TAKE, q->name, q->name_len) &&
-        !granted_already(resource_find(locks, q->name, q->name_len), s, q) &&
+        !requests_granted_already(resource_find(locks, q->name, q->name_len), s, q) &&
         !rights_allow(s, RIGHT_TAKE, q->name, q->name_len, text, size))
         return HF_EPERM;
     rc = timing_derive(hf_ms(q->ttl_ms ? q->ttl_ms : c->ttl_ms), hf_ms(c->ttl_max_ms), ret_timing,
@@ -152,7 +155,8 @@ static int judge_acquire(struct locks *locks, struct session *s, const struct hf
 
 /* When it was first requested. (!) A client's word: it counts only while clients of the earlier agent come
  * back, and only among their requests. */
-static hf_time asked_at(const struct locks *locks, const struct hf_request_entry *q, hf_time now)
+static hf_time requests_asked_at(const struct locks *locks, const struct hf_request_entry *q,
+                                 hf_time now)
 {
     hf_time asked = {q->asked_ns};
     bool comes_back = asked.ns > 0 && hf_time_before(asked, locks->started) &&
@@ -161,8 +165,8 @@ static hf_time asked_at(const struct locks *locks, const struct hf_request_entry
     return comes_back ? asked : now;
 }
 
-static struct holder holder_of(const struct locks *locks, const struct client *c,
-                               const struct hf_request_entry *q)
+static struct holder requests_holder_of(const struct locks *locks, const struct client *c,
+                                        const struct hf_request_entry *q)
 {
     uint32_t most = locks->config->max_hold_ms; /* 0: no cap */
     bool capped = most && (!q->max_hold_ms || q->max_hold_ms > most);
@@ -185,7 +189,7 @@ static struct holder holder_of(const struct locks *locks, const struct client *c
 }
 
 /* First come first served; requests from before this agent's start keep their order. */
-static void enqueue(struct resource *r, struct waiter *w)
+static void requests_enqueue(struct resource *r, struct waiter *w)
 {
     struct waiter *after = TAILQ_LAST(&r->work->waiters, waiter_queue);
 
@@ -219,18 +223,18 @@ void request_acquire(struct locks *locks, struct session *s, const struct hf_req
         answers_forgo(&s->answers);
         return;
     }
-    rc = judge_acquire(locks, s, q, &timing, text, sizeof(text));
+    rc = requests_judge_acquire(locks, s, q, &timing, text, sizeof(text));
     if (rc < 0) {
-        refuse(locks, s, q, rc, text);
+        requests_refuse(locks, s, q, rc, text);
         return;
     }
     rc = resource_get(locks, q->name, q->name_len, &r);
     if (rc < 0) {
         resources_say_full(locks, text, sizeof(text));
-        refuse(locks, s, q, rc, rc == HF_EFULL ? text : "");
+        requests_refuse(locks, s, q, rc, rc == HF_EFULL ? text : "");
         return;
     }
-    lease = granted_already(r, s, q);
+    lease = requests_granted_already(r, s, q);
     if (lease) {
         grant_answer(s, lease);
         return;
@@ -238,14 +242,14 @@ void request_acquire(struct locks *locks, struct session *s, const struct hf_req
     lease = resource_lease(r);
     w = resource_work(r) ? calloc(1, sizeof(*w)) : NULL;
     if (!w) {
-        refuse(locks, s, q, HF_ENOMEM, "");
+        requests_refuse(locks, s, q, HF_ENOMEM, "");
         return;
     }
     w->session = s;
     w->resource = r;
     w->timing = timing;
     w->guarded = q->flags & HF_REQ_GUARDED;
-    w->who = holder_of(locks, s->client, q);
+    w->who = requests_holder_of(locks, s->client, q);
     w->holder.pttl_ms = -2;
     w->timer.fn = request_on_timeout;
     w->tell.fn = waiter_on_tell;
@@ -254,8 +258,8 @@ void request_acquire(struct locks *locks, struct session *s, const struct hf_req
                   : q->deadline_ns < 0                 ? w->since
                   : q->deadline_ns >= HF_TIME_NEVER.ns ? HF_TIME_NEVER
                                                        : (hf_time){q->deadline_ns};
-    w->asked = asked_at(locks, q, w->since);
-    enqueue(r, w);
+    w->asked = requests_asked_at(locks, q, w->since);
+    requests_enqueue(r, w);
     waiter_ages(w);
     if (waiter_tries(w))
         r->work->tries++;
@@ -278,8 +282,8 @@ void request_acquire(struct locks *locks, struct session *s, const struct hf_req
 }
 
 /* The lease that a request names, if this session's client holds it. */
-static struct lease *own_lease(struct locks *locks, struct session *s,
-                               const struct hf_request_entry *q)
+static struct lease *requests_own_lease(struct locks *locks, struct session *s,
+                                        const struct hf_request_entry *q)
 {
     struct lease *lease = resources_lease(locks, q->slot, q->generation);
 
@@ -287,15 +291,15 @@ static struct lease *own_lease(struct locks *locks, struct session *s,
 }
 
 /* For a lease that is over: lost, unless its release was under way when an earlier agent was killed. */
-static void release_again(struct locks *locks, struct session *s,
-                          const struct hf_request_entry *q) IN_BROKER_THREAD
+static void requests_release_again(struct locks *locks, struct session *s,
+                                   const struct hf_request_entry *q) IN_BROKER_THREAD
 {
     struct ended *e = ended_find(s->client, q->slot, q->generation);
     struct hf_completion_entry answer = {
         .id = q->id, .op = q->op, .status = HF_OK, .slot = q->slot, .generation = q->generation};
 
     if (!e) {
-        refuse(locks, s, q, HF_ELOST, "");
+        requests_refuse(locks, s, q, HF_ELOST, "");
     } else if (e->resource && !e->session) {
         e->session = s;
         e->request_id = q->id;
@@ -306,30 +310,32 @@ static void release_again(struct locks *locks, struct session *s,
 
 void request_release(struct locks *locks, struct session *s, const struct hf_request_entry *q)
 {
-    struct lease *lease = own_lease(locks, s, q);
+    struct lease *lease = requests_own_lease(locks, s, q);
     struct resource *r;
 
     if (!lease) {
-        release_again(locks, s, q);
+        requests_release_again(locks, s, q);
         return;
     }
     r = locks->by_slot[q->slot];
     hf_assert(r && resource_lease(r) == lease, "slot %u, generation %u", (unsigned)lease->slot,
               (unsigned)lease->generation);
     if (lease->run && !(q->flags & HF_REQ_REAPED)) {
-        refuse(locks, s, q, HF_EINVAL,
-               "a lease taken for a job ends with hf_release_reaped(): say that the job is gone");
+        requests_refuse(
+            locks, s, q, HF_EINVAL,
+            "a lease taken for a job ends with hf_release_reaped(): say that the job is gone");
         return;
     }
     if (r->work->release_session) {
-        refuse(locks, s, q, HF_ELOST, "");
+        requests_refuse(locks, s, q, HF_ELOST, "");
         return;
     }
     if (resource_work(r)) {
         r->work->release_session = s;
         r->work->release_id = q->id;
     } else {
-        refuse(locks, s, q, HF_ENOMEM, ""); /* it is released, but its end is told to nobody */
+        requests_refuse(locks, s, q, HF_ENOMEM,
+                        ""); /* it is released, but its end is told to nobody */
     }
     release_begin(r, RELEASE_UNWANTED);
 }
@@ -369,8 +375,8 @@ void request_cancel(struct session *s, uint64_t id)
 }
 
 /* Of another user's lease. (!) Who may not see the name is not told whether it is held. */
-static bool may_ask(struct session *s, const struct hf_request_entry *q, const struct lease *lease,
-                    char *text, size_t size) IN_BROKER_THREAD
+static bool requests_may_ask(struct session *s, const struct hf_request_entry *q,
+                             const struct lease *lease, char *text, size_t size) IN_BROKER_THREAD
 {
     if (!q->name_len || rights_has(s, RIGHT_FORCE, q->name, q->name_len))
         return true;
@@ -394,12 +400,12 @@ void request_ask(struct locks *locks, struct session *s, const struct hf_request
     struct message *m;
     char text[184];
 
-    if (!(lease && lease->uid == s->uid) && !may_ask(s, q, lease, text, sizeof(text))) {
-        refuse(locks, s, q, HF_EPERM, text);
+    if (!(lease && lease->uid == s->uid) && !requests_may_ask(s, q, lease, text, sizeof(text))) {
+        requests_refuse(locks, s, q, HF_EPERM, text);
         return;
     }
     if (!lease) {
-        refuse(locks, s, q, HF_ENOTHELD, "nobody on this host holds it");
+        requests_refuse(locks, s, q, HF_ENOTHELD, "nobody on this host holds it");
         return;
     }
     m = message_new(MSG_LOSE);
@@ -413,12 +419,12 @@ void request_ask(struct locks *locks, struct session *s, const struct hf_request
 
 void request_losing(struct locks *locks, struct session *s, const struct hf_request_entry *q)
 {
-    if (own_lease(locks, s, q))
+    if (requests_own_lease(locks, s, q))
         order_losing(locks->by_slot[q->slot], q->flags & HF_REQ_KILLING);
 }
 
 /* True: it was told, and is no more. */
-static bool turned_down(struct waiter *w) IN_BROKER_THREAD
+static bool requests_turned_down(struct waiter *w) IN_BROKER_THREAD
 {
     struct resource *r = w->resource;
     char text[184];
@@ -440,7 +446,7 @@ void requests_look_at_rules(struct locks *locks)
 
         for (w = r ? TAILQ_FIRST(&r->work->waiters) : NULL; w; w = next) {
             next = TAILQ_NEXT(w, queue);
-            any |= turned_down(w);
+            any |= requests_turned_down(w);
         }
         if (any)
             resource_touch(r, TOUCH_CHANGED);

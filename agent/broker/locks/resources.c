@@ -16,7 +16,7 @@
 #include "shm/slot.h"
 #include "shm/status.h"
 
-static uint32_t name_hash(const struct locks *locks, const void *name, size_t len)
+static uint32_t resource_name_hash(const struct locks *locks, const void *name, size_t len)
 {
     /* Not the table's key, which every local user can read: names must not be made to collide. */
     return hf_name_hash(locks->hash_key, name, len);
@@ -24,7 +24,7 @@ static uint32_t name_hash(const struct locks *locks, const void *name, size_t le
 
 struct resource *resource_find(struct locks *locks, const void *name, size_t len)
 {
-    uint32_t hash = name_hash(locks, name, len);
+    uint32_t hash = resource_name_hash(locks, name, len);
 
     for (uint32_t at = chains_first(&locks->names, hash); at; at = chains_next(&locks->names, at)) {
         struct resource *r = locks->by_slot[at - 1];
@@ -55,7 +55,7 @@ struct resource_work *resource_work(struct resource *r)
     return work;
 }
 
-static void work_free(struct resource *r)
+static void resource_work_free(struct resource *r)
 {
     struct locks *locks = resource_locks(r);
 
@@ -67,7 +67,7 @@ static void work_free(struct resource *r)
 }
 
 /* What is remembered of other hosts' holds counts for 2 T. */
-static bool remembers(const struct resource *r, hf_time now)
+static bool resource_remembers(const struct resource *r, hf_time now)
 {
     hf_dur longest = hf_ms(2 * (int64_t)resource_locks(r)->config->ttl_max_ms);
 
@@ -82,9 +82,9 @@ void resource_calm(struct resource *r)
     if (work == work->locks->no_work || work->touched || !TAILQ_EMPTY(&work->waiters) ||
         work->round || work->granted || work->short_hold || work->handoff || work->waited ||
         work->ended || work->release_session || work->failures || heap_has(&work->retry.item) ||
-        r->undoing || r->turn_over || remembers(r, loop_now(resource_locks(r)->loop)))
+        r->undoing || r->turn_over || resource_remembers(r, loop_now(resource_locks(r)->loop)))
         return;
-    work_free(r);
+    resource_work_free(r);
 }
 
 void resource_touch(struct resource *r, enum touch how)
@@ -102,13 +102,13 @@ void resource_touch(struct resource *r, enum touch how)
 
 /* --- names ------------------------------------------------------------------------------------ */
 
-static size_t size_of(size_t name_len)
+static size_t resource_size_of(size_t name_len)
 {
     return offsetof(struct resource, name) + name_len;
 }
 
 /* What a name is, by its flags and by the tables of names. */
-static void check(const struct resource *r)
+static void resource_check(const struct resource *r)
 {
     const struct locks *locks = resource_locks(r);
 
@@ -127,7 +127,7 @@ static void check(const struct resource *r)
 static struct resource *resource_new(struct locks *locks, const void *name, size_t len,
                                      uint32_t slot)
 {
-    struct resource *r = slab_take(size_of(len));
+    struct resource *r = slab_take(resource_size_of(len));
 
     hf_assert(len >= 1 && len <= HF_NAME_MAX, "length %zu", len);
     hf_assert(slot < locks->agent->table.capacity && !locks->by_slot[slot], "slot %u",
@@ -139,7 +139,7 @@ static struct resource *resource_new(struct locks *locks, const void *name, size
     r->generation = locks->generations[slot];
     r->name_len = (uint8_t)len;
     memcpy(r->name, name, len);
-    chains_add(&locks->names, name_hash(locks, name, len), slot);
+    chains_add(&locks->names, resource_name_hash(locks, name, len), slot);
     locks->by_slot[slot] = r;
     return r;
 }
@@ -153,11 +153,11 @@ static void resource_count_unindexed(struct resource *r, bool unindexed)
 }
 
 /* Takes the name out of the slot, the index and the text, where readers see it. */
-static void slot_blank(struct resource *r)
+static void resource_slot_blank(struct resource *r)
 {
     struct locks *locks = resource_locks(r);
 
-    check(r);
+    resource_check(r);
     hf_assert(!resource_lease(r), "slot %u, generation %u", (unsigned)r->slot,
               (unsigned)r->generation);
     if (r->indexed)
@@ -169,11 +169,11 @@ static void slot_blank(struct resource *r)
     resource_count_unindexed(r, false);
 }
 
-static void slot_leave(struct resource *r)
+static void resource_slot_leave(struct resource *r)
 {
-    slot_blank(r);
-    chains_remove(&resource_locks(r)->names, name_hash(resource_locks(r), r->name, r->name_len),
-                  r->slot);
+    resource_slot_blank(r);
+    chains_remove(&resource_locks(r)->names,
+                  resource_name_hash(resource_locks(r), r->name, r->name_len), r->slot);
     resource_locks(r)->by_slot[r->slot] = NULL;
 }
 
@@ -187,8 +187,8 @@ void resource_unstall(struct resource *r)
 
 static void resource_free(struct resource *r)
 {
-    work_free(r);
-    slab_give(r, size_of(r->name_len));
+    resource_work_free(r);
+    slab_give(r, resource_size_of(r->name_len));
 }
 
 static bool resource_in_use(const struct resource *r)
@@ -207,14 +207,14 @@ static void resource_forget(struct resource *r)
     if (r->idle)
         TAILQ_REMOVE(&locks->idle, r, idle_link);
     resource_unstall(r);
-    slot_leave(r);
+    resource_slot_leave(r);
     resource_free(r);
 }
 
 /* At rest from here on: its slot keeps the name until another name needs the slot. */
 void resource_rest(struct resource *r)
 {
-    check(r);
+    resource_check(r);
     hf_assert(!r->idle || !resource_in_use(r), "slot %u, idle and in use", (unsigned)r->slot);
     if (r->idle || resource_in_use(r))
         return;
@@ -226,7 +226,7 @@ void resource_rest(struct resource *r)
 
 void resource_rouse(struct resource *r)
 {
-    check(r);
+    resource_check(r);
     if (!r->idle)
         return;
     r->idle = false;
@@ -235,7 +235,7 @@ void resource_rouse(struct resource *r)
 
 /* (!) Before anybody writes to the slot: without memory that would raise SIGBUS. Journal and table take it for many
  * slots at a time. */
-static bool slot_has_memory(struct locks *locks, uint32_t slot)
+static bool resource_slot_has_memory(struct locks *locks, uint32_t slot)
 {
     struct journal *journal = locks->agent->journal;
     struct hf_table *table = &locks->agent->table;
@@ -253,13 +253,13 @@ static bool slot_has_memory(struct locks *locks, uint32_t slot)
 /* A slot for a new name: one never used, else the one longest at rest. So readers that just looked a
  * lease up see its end, and not another name, for as long as possible. Slots beyond the capacity had leases of an earlier
  * agent, and are given to no other name. */
-static int slot_take(struct locks *locks, uint32_t *ret_slot)
+static int resource_slot_take(struct locks *locks, uint32_t *ret_slot)
 {
     uint32_t capacity = locks->config->capacity;
     struct resource *oldest;
 
     locks->no_memory = false;
-    while (locks->next_slot < capacity && slot_has_memory(locks, locks->next_slot)) {
+    while (locks->next_slot < capacity && resource_slot_has_memory(locks, locks->next_slot)) {
         uint32_t slot = locks->next_slot++;
 
         if (locks->by_slot[slot] || locks->generations[slot] >= HF_GEN_MAX)
@@ -306,7 +306,7 @@ int resource_get(struct locks *locks, const void *name, size_t name_len,
     uint32_t slot;
 
     if (!r) {
-        if (slot_take(locks, &slot) < 0)
+        if (resource_slot_take(locks, &slot) < 0)
             return HF_EFULL;
         r = resource_new(locks, name, name_len, slot);
         if (!r)
@@ -350,19 +350,19 @@ int resource_move(struct resource *r)
 {
     struct locks *locks = resource_locks(r);
     uint32_t slot;
-    int rc = slot_take(locks, &slot);
+    int rc = resource_slot_take(locks, &slot);
 
     if (rc < 0)
         return rc;
-    slot_leave(r);
+    resource_slot_leave(r);
     r->slot = slot;
-    chains_add(&locks->names, name_hash(locks, r->name, r->name_len), slot);
+    chains_add(&locks->names, resource_name_hash(locks, r->name, r->name_len), slot);
     locks->by_slot[slot] = r;
     return HF_OK;
 }
 
 /* Names at rest free their texts, the longest at rest first, until there is room for this one. */
-static int text_put(struct resource *r, const struct lease *lease, uint32_t *ret_off)
+static int resource_text_put(struct resource *r, const struct lease *lease, uint32_t *ret_off)
 {
     struct locks *locks = resource_locks(r);
     struct resource *resting = TAILQ_FIRST(&locks->idle);
@@ -374,12 +374,12 @@ static int text_put(struct resource *r, const struct lease *lease, uint32_t *ret
             resting = TAILQ_NEXT(resting, idle_link);
         if (!resting)
             break;
-        slot_blank(resting);
+        resource_slot_blank(resting);
     }
     return rc;
 }
 
-static bool same_text(const struct resource *r, const struct lease *other)
+static bool resource_same_text(const struct resource *r, const struct lease *other)
 {
     const struct lease *now = resource_lease(r);
 
@@ -392,9 +392,9 @@ static bool same_text(const struct resource *r, const struct lease *other)
 int resource_text_prepare(struct resource *r, const struct lease *lease, uint32_t *ret_off,
                           bool *ret_new)
 {
-    *ret_new = !same_text(r, lease);
+    *ret_new = !resource_same_text(r, lease);
     if (*ret_new)
-        return text_put(r, lease, ret_off);
+        return resource_text_put(r, lease, ret_off);
     *ret_off = r->text_off;
     return HF_OK;
 }
@@ -440,7 +440,7 @@ int resource_publish(struct resource *r, struct lease *lease, bool stands, hf_ti
               (unsigned)lease->generation, (unsigned)r->slot, (unsigned)r->generation);
     hf_assert(!stands || r->has_text, "slot %u", (unsigned)r->slot);
     if (!stands)
-        rc = text_put(r, lease, &id.text_off);
+        rc = resource_text_put(r, lease, &id.text_off);
     if (rc < 0)
         return rc;
     hf_slot_publish(&locks->agent->table.slots[r->slot], &id, valid, votes);

@@ -7,7 +7,7 @@
 #include "agent/broker/nodes/node_texts.h"
 #include "agent/broker/nodes/nodes.h"
 
-static enum round_why why_of(const struct round *round, int node)
+static enum round_why round_why_of(const struct round *round, int node)
 {
     switch (ballot_vote_of(&round->ballot, node)) {
     case BALLOT_YES:
@@ -32,7 +32,7 @@ struct round_whys round_whys(const struct round *round)
     struct round_whys whys = {.late = round->late};
 
     for (int i = 0; i < round->locks->n; i++)
-        whys.node[i] = (uint8_t)why_of(round, i);
+        whys.node[i] = (uint8_t)round_why_of(round, i);
     return whys;
 }
 

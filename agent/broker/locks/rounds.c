@@ -36,7 +36,7 @@
 static void round_reply(struct link *link, const struct link_reply *reply, void *arg);
 
 /* An event of a round comes in. */
-static void check(const struct round *round)
+static void round_check(const struct round *round)
 {
     const unsigned nodes = (1u << round->locks->n) - 1;
 
@@ -80,7 +80,7 @@ static void round_settle(struct round *round)
     free(round);
 }
 
-static void fill_lock(struct round *round, int node, struct link_lock *lock)
+static void round_fill_lock(struct round *round, int node, struct link_lock *lock)
 {
     struct locks *locks = round->locks;
     hf_time now = clock_now();
@@ -104,7 +104,7 @@ static void fill_lock(struct round *round, int node, struct link_lock *lock)
         lock->deadline = low;
 }
 
-static void no_vote(struct round *round, int node, enum round_why why)
+static void round_no_vote(struct round *round, int node, enum round_why why)
 {
     round->why[node] = (uint8_t)why;
     ballot_answer(&round->ballot, node, BALLOT_NO, HF_TIME_PAST, 0);
@@ -125,7 +125,7 @@ static bool round_send(struct round *round, int node, bool raise)
     int rc;
 
     hf_assert(!round->decided, "node %d, over %d", node, round->over);
-    fill_lock(round, node, &lock);
+    round_fill_lock(round, node, &lock);
     if (round->track && !raise)
         link_track(locks->nodes->links[node]);
     rc = raise ? link_raise(locks->nodes->links[node], &lock, round->deadline[node], round_reply,
@@ -149,8 +149,8 @@ static void round_flush(struct round *round)
 }
 
 /* Releases this round's token on some nodes; nobody waits for the answers. */
-static bool release_nodes(struct round *round, uint32_t nodes, uint32_t in_doubt,
-                          release_done_fn *done, void *arg)
+static bool round_release_nodes(struct round *round, uint32_t nodes, uint32_t in_doubt,
+                                release_done_fn *done, void *arg)
 {
     struct release_order order = release_order(round->key, round->key_len, &round->token,
                                                round->timing.attempt, round->timing.ttl, nodes);
@@ -167,7 +167,7 @@ static bool release_nodes(struct round *round, uint32_t nodes, uint32_t in_doubt
     return false;
 }
 
-static void undone(const struct release_outcome *outcome, void *arg, void *owner)
+static void round_undone(const struct release_outcome *outcome, void *arg, void *owner)
 {
     struct resource *r = arg;
 
@@ -177,7 +177,7 @@ static void undone(const struct release_outcome *outcome, void *arg, void *owner
     grant_undone(r);
 }
 
-static void journal_round(struct round *round, enum journal_state state)
+static void round_journal_round(struct round *round, enum journal_state state)
 {
     struct resource *r = round->resource;
     struct journal_lease record = {
@@ -200,8 +200,8 @@ static uint32_t round_won(const struct round *round)
     return won;
 }
 
-static void explain(const struct round *round, struct resource *r, char *ret_text,
-                    size_t size) IN_BROKER_THREAD
+static void rounds_explain(const struct round *round, struct resource *r, char *ret_text,
+                           size_t size) IN_BROKER_THREAD
 {
     r->work->refused = round_whys(round);
     if (round->errors)
@@ -225,10 +225,10 @@ static void round_undo(struct round *round, int failure) IN_BROKER_THREAD
     round->decided = round->over = true;
     round->waiter = NULL;
     r->work->round = NULL;
-    journal_round(round, round->written ? JOURNAL_ENDING : JOURNAL_FREE);
+    round_journal_round(round, round->written ? JOURNAL_ENDING : JOURNAL_FREE);
     if (round->written) {
         hf_counter_add(&round->locks->agent->table, HF_COUNTER_UNDONE, 1);
-        r->undoing = release_nodes(round, round->written, round->broken, undone, r);
+        r->undoing = round_release_nodes(round, round->written, round->broken, round_undone, r);
         /* Nodes may have accepted this fence: the next proposal is higher at once. */
         if (r->last_fence < round->ballot.fence)
             r->last_fence = round->ballot.fence;
@@ -250,7 +250,7 @@ static void round_undo(struct round *round, int failure) IN_BROKER_THREAD
         char text[184] = "";
 
         if (failure == HF_ENOQUORUM)
-            explain(round, r, text, sizeof(text));
+            rounds_explain(round, r, text, sizeof(text));
         waiters_hear(r, failure, &round->holder, round->started, text);
         if (!TAILQ_EMPTY(&r->work->waiters) && failure == HF_EBUSY)
             wakeups_lost(r, round_won(round), round_has_winner(round), round->track,
@@ -273,11 +273,11 @@ static void round_raise(struct round *round)
     ballot_raise(ballot);
     for (int i = 0; i < round->locks->n; i++)
         if (ballot_vote_of(ballot, i) == BALLOT_YES_LOW && !round_send(round, i, true))
-            no_vote(round, i, WHY_BROKEN);
+            round_no_vote(round, i, WHY_BROKEN);
     round_flush(round);
 }
 
-static hf_time overdue_at(const struct round *round, int node)
+static hf_time round_overdue_at(const struct round *round, int node)
 {
     return hf_time_add(round->sent[node], link_patience(round->locks->nodes->links[node]));
 }
@@ -292,14 +292,14 @@ static void round_hurry(struct round *round)
     for (int i = 0; i < round->locks->n; i++) {
         taken |= round->ballot.node[i].vote == BALLOT_TAKEN;
         if (round->ballot.node[i].vote == BALLOT_ASKED)
-            at = hf_time_min(at, overdue_at(round, i));
+            at = hf_time_min(at, round_overdue_at(round, i));
     }
     if (taken && !heap_has(&round->overdue.item))
         (void)loop_timer_set(round->locks->loop, &round->overdue, at);
 }
 
 /* Which votes are of one server. */
-static void note_twins(struct round *round, hf_time now) IN_BROKER_THREAD
+static void round_note_twins(struct round *round, hf_time now) IN_BROKER_THREAD
 {
     struct locks *locks = round->locks;
     hf_time a[HF_NODES_MAX];
@@ -321,8 +321,8 @@ static void round_judge(struct round *round) IN_BROKER_THREAD
         if ((round->ballot.node[i].vote == BALLOT_YES ||
              round->ballot.node[i].vote == BALLOT_YES_LOW) &&
             !round_may_count(round, i, now))
-            no_vote(round, i, WHY_TRUST);
-    note_twins(round, now);
+            round_no_vote(round, i, WHY_TRUST);
+    round_note_twins(round, now);
     switch (ballot_decide(&round->ballot, &round->timing, now)) {
     case BALLOT_UNDECIDED:
         round_hurry(round);
@@ -351,26 +351,26 @@ static void round_judge(struct round *round) IN_BROKER_THREAD
     }
 }
 
-static void on_overdue(struct loop_timer *timer, hf_time now)
+static void round_on_overdue(struct loop_timer *timer, hf_time now)
 {
     struct round *round = HF_CONTAINER(timer, struct round, overdue);
 
     is_broker_thread();
     for (int i = 0; i < round->locks->n; i++)
         if (round->ballot.node[i].vote == BALLOT_ASKED &&
-            hf_time_reached(now, overdue_at(round, i)))
-            no_vote(round, i, WHY_SILENT);
+            hf_time_reached(now, round_overdue_at(round, i)))
+            round_no_vote(round, i, WHY_SILENT);
     round_judge(round);
 }
 
 /* (!) Unless an attempt before may have set it, whose answer did not count: it was in doubt who gave it. */
-static void is_not_written(struct round *round, int node)
+static void round_is_not_written(struct round *round, int node)
 {
     if (!(round->reloaded & 1u << node))
         round->written &= ~(1u << node);
 }
 
-static void vote(struct round *round, int node, const struct link_reply *reply)
+static void round_vote(struct round *round, int node, const struct link_reply *reply)
 {
     struct locks *locks = round->locks;
     struct ballot *ballot = &round->ballot;
@@ -382,7 +382,7 @@ static void vote(struct round *round, int node, const struct link_reply *reply)
     case VERDICT_LOW:
         /* This very reply may show that it may not vote (a clock step, a lost sentinel, another record). */
         if (!round_may_count(round, node, now))
-            no_vote(round, node, WHY_TRUST);
+            round_no_vote(round, node, WHY_TRUST);
         else
             ballot_answer(ballot, node, reply->verdict == VERDICT_OK ? BALLOT_YES : BALLOT_YES_LOW,
                           reply->sent, reply->fence);
@@ -407,22 +407,22 @@ static void vote(struct round *round, int node, const struct link_reply *reply)
                 return;
             }
         }
-        is_not_written(round, node);
-        no_vote(round, node, WHY_STALE);
+        round_is_not_written(round, node);
+        round_no_vote(round, node, WHY_STALE);
         return;
     case VERDICT_SENTINEL:
-        is_not_written(round, node);
-        no_vote(round, node, WHY_RECORD);
+        round_is_not_written(round, node);
+        round_no_vote(round, node, WHY_RECORD);
         return;
     case VERDICT_GONE:
     case VERDICT_FREE:
-        no_vote(round, node, WHY_GONE);
+        round_no_vote(round, node, WHY_GONE);
         return;
     }
 }
 
 /* An answer after the decision: a late vote for a living lease, or a key that nobody wants. */
-static void late(struct round *round, int node, const struct link_reply *reply)
+static void round_late(struct round *round, int node, const struct link_reply *reply)
 {
     struct locks *locks = round->locks;
     bool stands = reply->outcome == LINK_ANSWERED &&
@@ -431,10 +431,10 @@ static void late(struct round *round, int node, const struct link_reply *reply)
     is_broker_thread();
     if (round->over) {
         if (stands || reply->outcome == LINK_ERROR)
-            release_nodes(round, 1u << node, 0, NULL, NULL);
+            round_release_nodes(round, 1u << node, 0, NULL, NULL);
         else if (reply->outcome == LINK_BROKEN) {
             hf_counter_add(&locks->agent->table, HF_COUNTER_IN_DOUBT, 1);
-            release_nodes(round, 1u << node, 1u << node, NULL, NULL);
+            round_release_nodes(round, 1u << node, 1u << node, NULL, NULL);
         }
         return;
     }
@@ -464,14 +464,14 @@ static void late(struct round *round, int node, const struct link_reply *reply)
     }
 }
 
-static bool is_written(const struct link_reply *reply)
+static bool round_is_written(const struct link_reply *reply)
 {
     return reply->outcome == LINK_ANSWERED &&
            (reply->verdict == VERDICT_OK || reply->verdict == VERDICT_LOW);
 }
 
 /* The node did not have the script, which is loaded by now; or its answer did not count (agent/redis/link_eval.c). */
-static bool send_again(struct round *round, int node) IN_BROKER_THREAD
+static bool round_send_again(struct round *round, int node) IN_BROKER_THREAD
 {
     if (round->reloaded & 1u << node || !nodes_may_vote(round->locks->nodes, node, clock_now()))
         return false;
@@ -489,11 +489,11 @@ static void round_reply(struct link *link, const struct link_reply *reply, void 
     int node = link_node(link);
 
     is_broker_thread();
-    check(round);
+    round_check(round);
     hf_assert(round->calls > 0 && round->asked >> node & 1, "calls %d, asked %x, node %d",
               round->calls, (unsigned)round->asked, node);
     nodes_on_reply(locks->nodes, node, reply);
-    nodes_on_write(locks->nodes, node, reply, is_written(reply));
+    nodes_on_write(locks->nodes, node, reply, round_is_written(reply));
     round_note_fence(round, node, reply);
     if (reply->outcome == LINK_ERROR)
         round->errors |= 1u << node;
@@ -504,28 +504,28 @@ static void round_reply(struct link *link, const struct link_reply *reply, void 
     }
     if (round->decided) {
         if (reply->final)
-            late(round, node, reply);
+            round_late(round, node, reply);
         round_settle(round);
         return;
     }
     if (reply->outcome == LINK_ANSWERED)
-        vote(round, node, reply);
-    else if (reply->error == HF_NODE_ERR_NOSCRIPT && !reply->late && send_again(round, node))
+        round_vote(round, node, reply);
+    else if (reply->error == HF_NODE_ERR_NOSCRIPT && !reply->late && round_send_again(round, node))
         return;
     else if (!reply->late)
-        no_vote(round, node, reply->outcome == LINK_TIMEOUT ? WHY_SILENT : WHY_ERROR);
+        round_no_vote(round, node, reply->outcome == LINK_TIMEOUT ? WHY_SILENT : WHY_ERROR);
     if (reply->outcome == LINK_BROKEN) {
         /* It may have run: release twice, whatever the round's outcome; the token is not used on
          * that node again. */
         hf_counter_add(&locks->agent->table, HF_COUNTER_IN_DOUBT, 1);
         round->broken |= 1u << node;
-        no_vote(round, node, WHY_BROKEN);
+        round_no_vote(round, node, WHY_BROKEN);
     }
     round_judge(round);
 }
 
 /* (!) Before the first SET, so that a restarted agent can undo the round. */
-static void journal_intent(struct round *round)
+static void round_journal_intent(struct round *round)
 {
     struct resource *r = round->resource;
     struct journal_identity id = {.token = round->token,
@@ -535,10 +535,10 @@ static void journal_intent(struct round *round)
 
     memcpy(id.name, r->name, r->name_len);
     journal_put_identity(round->locks->agent->journal, r->slot, &id);
-    journal_round(round, JOURNAL_INTENT);
+    round_journal_round(round, JOURNAL_INTENT);
 }
 
-static uint32_t nodes_to_ask(const struct round *round, hf_time now) IN_BROKER_THREAD
+static uint32_t round_nodes_to_ask(const struct round *round, hf_time now) IN_BROKER_THREAD
 {
     struct locks *locks = round->locks;
     bool contended = round->resource->work->others_seen.ns != HF_TIME_PAST.ns;
@@ -571,7 +571,7 @@ int round_begin(struct resource *r, struct waiter *w)
     hf_assert(locks->generations[r->slot] < HF_GEN_MAX, "slot %u, generation %u", (unsigned)r->slot,
               (unsigned)locks->generations[r->slot]);
     round->locks = locks;
-    round->overdue.fn = on_overdue;
+    round->overdue.fn = round_on_overdue;
     round->resource = r;
     round->waiter = w;
     round->timing = w->timing;
@@ -603,8 +603,8 @@ int round_begin(struct resource *r, struct waiter *w)
     round->track = wakeups_round(round);
     hf_counter_add(&locks->agent->table, HF_COUNTER_ROUNDS, 1);
 
-    journal_intent(round);
-    nodes = nodes_to_ask(round, now);
+    round_journal_intent(round);
+    nodes = round_nodes_to_ask(round, now);
     for (int i = 0; i < locks->n; i++)
         if (nodes & 1u << i)
             (void)round_send(round, i, false);
@@ -625,7 +625,7 @@ void round_lease_over(struct round *round)
     round->over = true;
     round->resource = NULL;
     if (round->broken)
-        release_nodes(round, round->broken, round->broken, NULL, NULL);
+        round_release_nodes(round, round->broken, round->broken, NULL, NULL);
     round_settle(round);
 }
 

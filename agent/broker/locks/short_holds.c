@@ -63,7 +63,7 @@ void short_holds_adopt(struct locks *locks)
 
 /* (!) As every timer it runs before the turn's descriptors: a late release finds the lease adopted, and the
  * renewal thread judges it. */
-static void on_timer(struct loop_timer *timer, hf_time now)
+static void short_hold_on_timer(struct loop_timer *timer, hf_time now)
 {
     struct locks *locks = HF_CONTAINER(timer, struct locks, short_holds_timer);
     struct short_hold *hold;
@@ -75,7 +75,7 @@ static void on_timer(struct loop_timer *timer, hf_time now)
 }
 
 /* Whether nothing but its release or its renewal can come next. */
-static bool is_plain(const struct lease *lease)
+static bool short_hold_is_plain(const struct lease *lease)
 {
     return !lease_heartbeat_ms(lease) && lease->fsm.max_hold.ns == HF_TIME_NEVER.ns;
 }
@@ -88,7 +88,7 @@ void short_hold_begin(struct resource *r, hf_time now)
 
     hf_assert(lease && !r->work->short_hold, "slot %u, generation %u", (unsigned)r->slot,
               (unsigned)r->generation);
-    if (!is_plain(lease)) {
+    if (!short_hold_is_plain(lease)) {
         short_hold_post(locks, lease);
         return;
     }
@@ -123,7 +123,7 @@ void short_holds_create(struct locks *locks)
 {
     TAILQ_INIT(&locks->short_holds);
     TAILQ_INIT(&locks->short_holds_free);
-    locks->short_holds_timer.fn = on_timer;
+    locks->short_holds_timer.fn = short_hold_on_timer;
 }
 
 void short_holds_destroy(struct locks *locks)

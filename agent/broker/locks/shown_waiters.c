@@ -20,7 +20,7 @@ void shown_waiters_create(struct locks *locks)
         shown->free[shown->free_count++] = i - 1;
 }
 
-static void give_row(struct shown_waiters *shown, struct waiter *w)
+static void shown_waiters_give_row(struct shown_waiters *shown, struct waiter *w)
 {
     const struct client *c = w->session->client;
     struct hf_waiter_row row = {.flags = HF_WAITER_F_USED | (w->who.run ? HF_WAITER_F_RUN : 0),
@@ -47,7 +47,7 @@ void shown_waiters_add(struct waiter *w)
     w->number = ++shown->number;
     w->row = SHOWN_WAITERS_NONE;
     if (shown->free_count)
-        give_row(shown, w);
+        shown_waiters_give_row(shown, w);
     else
         TAILQ_INSERT_TAIL(&shown->without_a_row, w, without_a_row);
 }
@@ -68,5 +68,5 @@ void shown_waiters_remove(struct waiter *w)
         return;
     }
     TAILQ_REMOVE(&shown->without_a_row, next, without_a_row);
-    give_row(shown, next);
+    shown_waiters_give_row(shown, next);
 }

@@ -30,7 +30,7 @@
 #define TELL_EVERY hf_ms(500)
 
 /* Of who waits longest the table tells since when, for alerts. */
-static void tell_oldest(struct locks *locks)
+static void waiter_tell_oldest(struct locks *locks)
 {
     const struct waiter *oldest = TAILQ_FIRST(&locks->waiters_by_age);
 
@@ -47,10 +47,10 @@ void waiter_ages(struct waiter *w)
     TAILQ_INSERT_TAIL(&locks->waiters_by_age, w, by_age);
     shown_waiters_add(w);
     if (TAILQ_FIRST(&locks->waiters_by_age) == w)
-        tell_oldest(locks);
+        waiter_tell_oldest(locks);
 }
 
-static void forget_age(struct locks *locks, struct waiter *w) IN_BROKER_THREAD
+static void waiter_forget_age(struct locks *locks, struct waiter *w) IN_BROKER_THREAD
 {
     bool oldest = TAILQ_FIRST(&locks->waiters_by_age) == w;
 
@@ -59,7 +59,7 @@ static void forget_age(struct locks *locks, struct waiter *w) IN_BROKER_THREAD
     TAILQ_REMOVE(&locks->waiters_by_age, w, by_age);
     shown_waiters_remove(w);
     if (oldest)
-        tell_oldest(locks);
+        waiter_tell_oldest(locks);
 }
 
 void waiter_free(struct waiter *w)
@@ -84,7 +84,7 @@ void waiter_free(struct waiter *w)
     if (TAILQ_EMPTY(&w->resource->work->waiters))
         resource_touch(w->resource, TOUCH_LEFT);
     LIST_REMOVE(w, of_session);
-    forget_age(locks, w);
+    waiter_forget_age(locks, w);
     locks->waiter_count--;
     w->session->user->waiters--;
     w->session->user->text_units -= user_text_units(w->resource->name_len, w->who.note_len);
@@ -132,7 +132,7 @@ void waiter_describe_local(const struct resource *r, struct hf_wire_holder *ret)
 }
 
 /* The holder that was last seen in the way, with the time that its key has left by now. */
-static struct hf_wire_holder holder_now(const struct waiter *w, hf_time now)
+static struct hf_wire_holder waiter_holder_now(const struct waiter *w, hf_time now)
 {
     struct hf_wire_holder holder = w->holder;
     int64_t passed_ms = hf_dur_ms(hf_time_since(now, w->holder_at));
@@ -160,7 +160,7 @@ void waiter_fail(struct waiter *w, int status, const char *text)
     struct hf_completion_entry answer = {.id = w->who.request_id,
                                          .op = HF_OP_ACQUIRE,
                                          .status = status,
-                                         .holder = holder_now(w, now)};
+                                         .holder = waiter_holder_now(w, now)};
     struct session *s = w->session;
     struct resource *r = w->resource;
 
@@ -183,7 +183,7 @@ void waiter_fail(struct waiter *w, int status, const char *text)
 #define PLACES 1000
 
 /* 1: it is served next. (!) A walk: who tells many counts them as it goes. */
-static uint32_t place_of(const struct waiter *w)
+static uint32_t waiter_place_of(const struct waiter *w)
 {
     uint32_t place = 1;
 
@@ -200,7 +200,7 @@ void waiter_progress(struct waiter *w, uint32_t place, int reason, const char *t
     struct hf_completion_entry entry = {.id = w->who.request_id,
                                         .op = HF_OP_PROGRESS,
                                         .status = reason,
-                                        .holder = holder_now(w, now)};
+                                        .holder = waiter_holder_now(w, now)};
     uint64_t what = reason == HF_EDRAINED ? (uint64_t)locks->agent->drained.since_wall_ms
                     : reason != HF_EBUSY  ? nodes_situation(locks->nodes, now)
                     : lease               ? lease->fence
@@ -226,7 +226,7 @@ void waiter_progress(struct waiter *w, uint32_t place, int reason, const char *t
     if (reason == HF_EDRAINED)
         entry.status = HF_EDRAINED;
     if (!place)
-        place = place_of(w);
+        place = waiter_place_of(w);
     entry.place = place < PLACES ? place : PLACES;
     entry.nodes_voting = (uint32_t)nodes_granting(locks->nodes, now);
     entry.nodes_up = (uint32_t)nodes_up(locks->nodes);

@@ -52,17 +52,17 @@ struct wakeups {
     const struct waited *taken; /* its turn has come just now */
 };
 
-static struct waited_list *bucket_of(struct locks *locks, const void *key, size_t key_len)
+static struct waited_list *wakeups_bucket_of(struct locks *locks, const void *key, size_t key_len)
 {
     return &locks->wakeups->buckets[hf_name_hash(locks->hash_key, key, key_len) % BUCKETS];
 }
 
-static bool has_key(const struct waited *w, const void *key, size_t key_len)
+static bool wakeups_has_key(const struct waited *w, const void *key, size_t key_len)
 {
     return w->key_len == key_len && memcmp(w->key, key, key_len) == 0;
 }
 
-static uint32_t voting(const struct locks *locks, hf_time now) IN_BROKER_THREAD
+static uint32_t wakeups_voting(const struct locks *locks, hf_time now) IN_BROKER_THREAD
 {
     uint32_t nodes = 0;
 
@@ -73,7 +73,7 @@ static uint32_t voting(const struct locks *locks, hf_time now) IN_BROKER_THREAD
 }
 
 /* The time of a round that the slowest nodes do not hold up. */
-static hf_dur round_time(const struct locks *locks)
+static hf_dur wakeups_round_time(const struct locks *locks)
 {
     hf_dur sorted[HF_NODES_MAX];
     int count = 0;
@@ -92,9 +92,9 @@ static hf_dur round_time(const struct locks *locks)
 
 /* --- the next step ---------------------------------------------------------------------------- */
 
-static void on_look(struct link *link, const struct link_reply *reply, void *arg);
+static void wakeups_on_look(struct link *link, const struct link_reply *reply, void *arg);
 
-static void look(struct waited *w, uint32_t nodes, hf_time now)
+static void wakeups_look(struct waited *w, uint32_t nodes, hf_time now)
 {
     struct locks *locks = w->locks;
     hf_time deadline = hf_time_add(now, locks->config->timing.attempt);
@@ -104,8 +104,8 @@ static void look(struct waited *w, uint32_t nodes, hf_time now)
         if (!(nodes >> i & 1))
             continue;
         link_track(locks->nodes->links[i]);
-        if (link_query(locks->nodes->links[i], w->key, w->key_len, false, deadline, on_look, w) !=
-            HF_OK) {
+        if (link_query(locks->nodes->links[i], w->key, w->key_len, false, deadline, wakeups_on_look,
+                       w) != HF_OK) {
             wakeup_unanswered(&w->wakeup, i);
             continue;
         }
@@ -174,15 +174,15 @@ bool wakeups_due(struct resource *r, hf_time now)
 
     if (!w || w->failed == HF_OK)
         return true;
-    plan = wakeup_next(&w->wakeup, voting(locks, now), now);
+    plan = wakeup_next(&w->wakeup, wakeups_voting(locks, now), now);
     if (plan.step == WAKEUP_ROUND && !w->foreign && gap_is_owed(r, now))
         gap_leave(r, now);
     if (plan.step == WAKEUP_ROUND && hf_time_before(now, r->work->yield_until))
         plan = (struct wakeup_plan){WAKEUP_WAIT, 0, r->work->yield_until};
     if (plan.step == WAKEUP_QUERY &&
         wakeups_afford(w, (uint32_t)__builtin_popcount(plan.nodes), now, &plan.at)) {
-        look(w, plan.nodes, now);
-        plan = wakeup_next(&w->wakeup, voting(locks, now), now);
+        wakeups_look(w, plan.nodes, now);
+        plan = wakeup_next(&w->wakeup, wakeups_voting(locks, now), now);
     } else if (plan.step == WAKEUP_POLL && wakeups_afford(w, (uint32_t)locks->n, now, &plan.at)) {
         hf_counter_add(&locks->agent->table, HF_COUNTER_POLLS, 1);
         return true;
@@ -227,23 +227,23 @@ static void wakeups_on_turn(struct loop_timer *timer, hf_time now)
 
 /* More is known, so the next step may be another. It is not taken from here: it may end other names that
  * are waited for. */
-static void think_again(struct waited *w, hf_time now)
+static void wakeups_think_again(struct waited *w, hf_time now)
 {
     if (w->resource && heap_has(&w->resource->work->retry.item))
         (void)loop_timer_set(w->locks->loop, &w->resource->work->retry, now);
 }
 
 /* Decides anew when to poll. */
-static void rest(struct waited *w, hf_time now)
+static void wakeups_rest(struct waited *w, hf_time now)
 {
     if (!w->resource || !heap_has(&w->resource->work->retry.item))
         return;
     if (w->failed == HF_EBUSY)
         wakeup_rest(&w->wakeup, random_u32(), now);
-    think_again(w, now);
+    wakeups_think_again(w, now);
 }
 
-static void settle(struct waited *w)
+static void wakeups_settle(struct waited *w)
 {
     hf_assert(!w->resource || w->resource->work->waited == w, "looks %u", (unsigned)w->looks);
     if (w->resource || w->looks > 0)
@@ -252,7 +252,7 @@ static void settle(struct waited *w)
     free(w);
 }
 
-static void on_look(struct link *link, const struct link_reply *reply, void *arg)
+static void wakeups_on_look(struct link *link, const struct link_reply *reply, void *arg)
 {
     struct waited *w = arg;
     int node = link_node(link);
@@ -268,17 +268,17 @@ static void on_look(struct link *link, const struct link_reply *reply, void *arg
             waiters_hear_left(w->resource, reply->holder.pttl_ms, now);
     } else if (!reply->late)
         wakeup_unanswered(&w->wakeup, node);
-    rest(w, now);
+    wakeups_rest(w, now);
     if (reply->final) {
         hf_assert(w->looks > 0, "node %d", node);
         w->looks--;
-        settle(w);
+        wakeups_settle(w);
     }
 }
 
 /* --- rounds ----------------------------------------------------------------------------------- */
 
-static struct waited *waited_new(struct resource *r, const void *key, size_t key_len)
+static struct waited *wakeups_waited_new(struct resource *r, const void *key, size_t key_len)
 {
     struct locks *locks = resource_locks(r);
     struct waited *w = calloc(1, sizeof(*w) + key_len);
@@ -291,11 +291,11 @@ static struct waited *waited_new(struct resource *r, const void *key, size_t key
     memcpy(w->key, key, key_len);
     wakeup_init(&w->wakeup, locks->n, locks->q);
     LIST_INSERT_HEAD(&locks->wakeups->all, w, all);
-    LIST_INSERT_HEAD(bucket_of(locks, key, key_len), w, same_bucket);
+    LIST_INSERT_HEAD(wakeups_bucket_of(locks, key, key_len), w, same_bucket);
     return w;
 }
 
-static bool somebody_waits(const struct resource *r)
+static bool wakeups_somebody_waits(const struct resource *r)
 {
     const struct waiter *w;
 
@@ -313,8 +313,8 @@ bool wakeups_round(struct round *round)
     bool tracked = r->work->waited || r->contended;
 
     r->contended &= r->work->waited != NULL;
-    if (!r->work->waited && somebody_waits(r))
-        r->work->waited = waited_new(r, round->key, round->key_len);
+    if (!r->work->waited && wakeups_somebody_waits(r))
+        r->work->waited = wakeups_waited_new(r, round->key, round->key_len);
     if (!r->work->waited)
         return false;
     r->work->waited->failed = HF_OK;
@@ -326,19 +326,19 @@ bool wakeups_round(struct round *round)
 
 /* Nodes that could tell of changes, and were not asked to yet. Not by the budget: it is once for a wait, as its first
  * round is. */
-static void ask_for_notices(struct waited *w, hf_time now) IN_BROKER_THREAD
+static void wakeups_ask_for_notices(struct waited *w, hf_time now) IN_BROKER_THREAD
 {
-    uint32_t nodes = voting(w->locks, now);
+    uint32_t nodes = wakeups_voting(w->locks, now);
 
     for (int i = 0; i < w->locks->n; i++)
         if (link_tracking(w->locks->nodes->links[i]) != HF_TRACKING_ON)
             nodes &= ~(UINT32_C(1) << i);
-    look(w, nodes & ~w->wakeup.querying, now);
+    wakeups_look(w, nodes & ~w->wakeup.querying, now);
 }
 
 /* One node's key may be an agent's, with the fence record of another agent that lost there. */
-static void note_foreign(struct waited *w, struct round *round, int node,
-                         const struct link_reply *reply)
+static void wakeups_note_foreign(struct waited *w, struct round *round, int node,
+                                 const struct link_reply *reply)
 {
     struct locks *locks = w->locks;
 
@@ -358,24 +358,24 @@ void wakeups_vote(struct locks *locks, struct round *round, int node,
 
     if (reply->outcome != LINK_ANSWERED)
         return;
-    LIST_FOREACH (w, bucket_of(locks, round->key, round->key_len), same_bucket) {
-        if (!has_key(w, round->key, round->key_len))
+    LIST_FOREACH (w, wakeups_bucket_of(locks, round->key, round->key_len), same_bucket) {
+        if (!wakeups_has_key(w, round->key, round->key_len))
             continue;
         if (reply->verdict == VERDICT_TAKEN)
-            note_foreign(w, round, node, reply);
+            wakeups_note_foreign(w, round, node, reply);
         if (reply->verdict == VERDICT_TAKEN)
             wakeup_held(&w->wakeup, node, reply->holder.pttl_ms, reply->tracked, reply->sent,
                         clock_now());
         else if (reply->verdict != VERDICT_OK && reply->verdict != VERDICT_LOW)
             continue;
         else if (round->over && w->failed == HF_EBUSY)
-            wakeup_won_late(&w->wakeup, node, round_has_winner(round), round_time(locks),
+            wakeup_won_late(&w->wakeup, node, round_has_winner(round), wakeups_round_time(locks),
                             random_u32(), clock_now());
         else
             wakeup_granted(&w->wakeup, node);
         /* After the round was decided: one more node that tells, or where the key is known to be free. */
         if (round->decided)
-            rest(w, clock_now());
+            wakeups_rest(w, clock_now());
     }
 }
 
@@ -389,9 +389,10 @@ void wakeups_lost(struct resource *r, uint32_t won, bool winner, bool tracked, i
     if (w) {
         w->failed = HF_EBUSY;
         r->contended = true;
-        wakeup_lost(&w->wakeup, won, winner, round_time(resource_locks(r)), random_u32(), now);
+        wakeup_lost(&w->wakeup, won, winner, wakeups_round_time(resource_locks(r)), random_u32(),
+                    now);
         if (!tracked)
-            ask_for_notices(w, now);
+            wakeups_ask_for_notices(w, now);
     } else
         at = hf_time_add(now, backoff_contend(pttl_ms, random_u32()));
     (void)loop_timer_set(resource_locks(r)->loop, &r->work->retry, at);
@@ -416,7 +417,7 @@ void wakeups_forget(struct resource *r)
     r->work->waited = NULL;
     w->resource = NULL;
     LIST_REMOVE(w, same_bucket);
-    settle(w);
+    wakeups_settle(w);
 }
 
 /* --- what nodes tell -------------------------------------------------------------------------- */
@@ -428,15 +429,15 @@ void wakeups_noticed(struct locks *locks, int node, const void *key, size_t key_
     struct waited *w;
 
     hf_counter_add(&locks->agent->table, HF_COUNTER_NOTICES, 1);
-    for (w = LIST_FIRST(key ? bucket_of(locks, key, key_len) : &locks->wakeups->all); w;
+    for (w = LIST_FIRST(key ? wakeups_bucket_of(locks, key, key_len) : &locks->wakeups->all); w;
          w = key ? LIST_NEXT(w, same_bucket) : LIST_NEXT(w, all)) {
-        if (key && !has_key(w, key, key_len))
+        if (key && !wakeups_has_key(w, key, key_len))
             continue;
         wakeup_told(&w->wakeup, node, now);
         if (!first)
             first = w->resource;
         else
-            think_again(w, now);
+            wakeups_think_again(w, now);
     }
     /* Most often there is only one, and it does not wait for the loop's next turn. */
     if (first)
@@ -450,7 +451,7 @@ void wakeups_telling(struct locks *locks, int node, bool can)
 
     LIST_FOREACH (w, &locks->wakeups->all, all) {
         wakeup_telling(&w->wakeup, node, can);
-        rest(w, now);
+        wakeups_rest(w, now);
     }
 }
 

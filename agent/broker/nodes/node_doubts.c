@@ -12,8 +12,8 @@ static const char *const whats[] = {
 static const char *const losses[] = {[DOUBT_FENCE] = "it gives no votes for that lock",
                                      [DOUBT_ONCE] = "it has no vote on when that job ran"};
 
-static void text_of(enum node_doubt what, const void *key, size_t key_len, char *ret_text,
-                    size_t size)
+static void doubts_text_of(enum node_doubt what, const void *key, size_t key_len, char *ret_text,
+                           size_t size)
 {
     snprintf(ret_text, size, "%s%.*s", whats[what], (int)key_len, (const char *)key);
 }
@@ -24,7 +24,7 @@ void nodes_doubt(struct nodes *nodes, int node, enum node_doubt what, const void
     struct hf_node_row *row = &nodes->node[node].row;
     char text[sizeof(row->error)];
 
-    text_of(what, key, key_len, text, sizeof(text));
+    doubts_text_of(what, key, key_len, text, sizeof(text));
     if (strcmp(text, row->error) == 0)
         return;
     memcpy(row->error, text, sizeof(text));
@@ -42,7 +42,7 @@ void nodes_believe(struct nodes *nodes, int node, enum node_doubt what, const vo
 
     if (strncmp(row->error, whats[what], strlen(whats[what])) != 0)
         return;
-    text_of(what, key, key_len, text, sizeof(text));
+    doubts_text_of(what, key, key_len, text, sizeof(text));
     if (strcmp(text, row->error) == 0)
         row->error[0] = '\0';
 }

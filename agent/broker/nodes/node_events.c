@@ -10,12 +10,12 @@
 
 #define TOLD_BEFORE (UINT32_C(1) << 31) /* a bit beside the quarantine's reasons */
 
-static int64_t middle_us(const struct node_trust *t)
+static int64_t events_middle_us(const struct node_trust *t)
 {
     return t->low_us + (t->high_us - t->low_us) / 2;
 }
 
-static uint32_t quarantine_of(const struct node_trust *t, hf_time now)
+static uint32_t events_quarantine_of(const struct node_trust *t, hf_time now)
 {
     return hf_time_before(now, t->until) ? t->reasons : 0;
 }
@@ -32,7 +32,7 @@ void node_events_begin(struct nodes *nodes, int i)
         .mark = t->mark,
         .own_steps = t->steps,
         .absent = t->nonce_seen && !t->nonce[0],
-        .middle_us = middle_us(t),
+        .middle_us = events_middle_us(t),
     };
 }
 
@@ -55,12 +55,12 @@ void node_events_down(struct nodes *nodes, int i, enum hf_node_error error, cons
 
 /* Both threads see each step, sooner or later: the number of steps is the larger of their counts.
  */
-static void tell_steps(struct nodes *nodes, int i)
+static void events_tell_steps(struct nodes *nodes, int i)
 {
     struct node *node = &nodes->node[i];
     uint32_t own = node->trust.steps - node->told.own_steps;
     uint32_t most = own > node->told.renewal_steps ? own : node->told.renewal_steps;
-    int64_t middle = middle_us(&node->trust);
+    int64_t middle = events_middle_us(&node->trust);
 
     if (most > node->told.steps)
         event_node_stepped(nodes->agent, i, own == most ? middle - node->told.middle_us : 0);
@@ -68,7 +68,7 @@ static void tell_steps(struct nodes *nodes, int i)
 }
 
 /* That our own new sentinel replaces none is no event. */
-static void tell_forgot(struct nodes *nodes, int i)
+static void events_tell_forgot(struct nodes *nodes, int i)
 {
     struct node *node = &nodes->node[i];
 
@@ -83,9 +83,9 @@ void node_events_found(struct nodes *nodes, int i, unsigned events)
     if (events & TRUST_RESTARTED)
         event_node_restarted(nodes->agent, i, nodes->node[i].trust.facts.run_id);
     if (events & TRUST_FORGOT)
-        tell_forgot(nodes, i);
+        events_tell_forgot(nodes, i);
     if (events & TRUST_STEPPED)
-        tell_steps(nodes, i);
+        events_tell_steps(nodes, i);
 }
 
 /* This thread will still see a restart and a changed sentinel by itself; a clock that stepped twice it may
@@ -94,11 +94,11 @@ void node_events_heard(struct nodes *nodes, int i, unsigned events)
 {
     if (events & TRUST_STEPPED) {
         nodes->node[i].told.renewal_steps++;
-        tell_steps(nodes, i);
+        events_tell_steps(nodes, i);
     }
 }
 
-static void tell_refusal(struct nodes *nodes, int i, enum hf_node_refusal refusal)
+static void events_tell_refusal(struct nodes *nodes, int i, enum hf_node_refusal refusal)
 {
     bool by_fleet = refusal == HF_REFUSED_FLEET || refusal == HF_REFUSED_MISPLACED;
     const char *fleet = by_fleet ? nodes->node[i].fleet_text : "";
@@ -113,7 +113,7 @@ static void tell_refusal(struct nodes *nodes, int i, enum hf_node_refusal refusa
 }
 
 /* Nothing is known of that while the node is away. */
-static void tell_writes(struct nodes *nodes, int i, enum hf_node_error error)
+static void events_tell_writes(struct nodes *nodes, int i, enum hf_node_error error)
 {
     const char *id = nodes->config->nodes[i].id, *text = nodes->node[i].writes.text;
 
@@ -132,11 +132,11 @@ void node_events_review(struct nodes *nodes, int i, hf_time now)
     struct node *node = &nodes->node[i];
     struct node_told *told = &node->told;
     enum hf_node_refusal refusal = node->trust.refused ? node->trust.refusal : HF_REFUSED_NOT;
-    uint32_t reasons = quarantine_of(&node->trust, now);
+    uint32_t reasons = events_quarantine_of(&node->trust, now);
     enum hf_node_error writes = node->up ? writes_refused(&node->writes) : told->writes;
 
     if (refusal != told->refusal)
-        tell_refusal(nodes, i, refusal);
+        events_tell_refusal(nodes, i, refusal);
     if (reasons & ~told->reasons) {
         log_warn("node %s gives no votes: %s", nodes->config->nodes[i].id,
                  node_quarantine_text(reasons));
@@ -145,9 +145,9 @@ void node_events_review(struct nodes *nodes, int i, hf_time now)
         event_quarantine_over(nodes->agent, i);
     }
     if (writes != told->writes)
-        tell_writes(nodes, i, writes);
+        events_tell_writes(nodes, i, writes);
     told->refusal = refusal;
     told->writes = writes;
     told->reasons = reasons;
-    told->middle_us = middle_us(&node->trust);
+    told->middle_us = events_middle_us(&node->trust);
 }

@@ -8,7 +8,8 @@
 #include "shm/measures.h"
 
 /* Of a record of this fleet, or of what may be. */
-static enum fleet_word word_of_another(const struct fleet *f, const struct fleet_record *record)
+static enum fleet_word node_fleet_shown_word_of_another(const struct fleet *f,
+                                                        const struct fleet_record *record)
 {
     if (record->state == FLEET_FOUNDING)
         return FLEET_WORD_FOUNDING;
@@ -19,7 +20,7 @@ static enum fleet_word word_of_another(const struct fleet *f, const struct fleet
     return fleet_record_rank(record, &f->record) < 0 ? FLEET_WORD_EARLIER : FLEET_WORD_LATER;
 }
 
-static enum fleet_word word_of(const struct fleet *f, int i)
+static enum fleet_word node_fleet_shown_word_of(const struct fleet *f, int i)
 {
     const struct fleet_node *node = &f->node[i];
     char text[256];
@@ -39,12 +40,12 @@ static enum fleet_word word_of(const struct fleet *f, int i)
             return FLEET_WORD_OURS;
         if (fleet_is_foreign(f, i, text, sizeof(text)))
             return FLEET_WORD_FOREIGN;
-        return word_of_another(f, &node->record);
+        return node_fleet_shown_word_of_another(f, &node->record);
     }
     return FLEET_WORD_UNKNOWN;
 }
 
-static const char *configured_text(const struct nodes *nodes, int i)
+static const char *node_fleet_shown_configured_text(const struct nodes *nodes, int i)
 {
     const struct node_address *a = &nodes->config->nodes[i];
 
@@ -70,7 +71,7 @@ uint32_t node_fleet_flags(const struct nodes *nodes, int i)
     return flags;
 }
 
-static void measure(struct nodes *nodes, const struct fleet_shown *s)
+static void node_fleet_shown_measure(struct nodes *nodes, const struct fleet_shown *s)
 {
     struct hf_table *table = &nodes->agent->table;
     bool complete = s->known && s->record.state == FLEET_COMPLETE;
@@ -108,13 +109,14 @@ void node_fleet_show(struct nodes *nodes, hf_time now)
         snprintf(n->id, sizeof(n->id), "%s", nodes->config->nodes[i].id);
         if (f->known)
             memcpy(n->seat, fleet_place(f, i)->address, sizeof(n->seat));
-        snprintf(n->configured, sizeof(n->configured), "%s", configured_text(nodes, i));
+        snprintf(n->configured, sizeof(n->configured), "%s",
+                 node_fleet_shown_configured_text(nodes, i));
         if (nodes->config->nodes[i].as[0])
             snprintf(n->link, sizeof(n->link), "%s", nodes->config->nodes[i].text);
         memcpy(n->peer, f->node[i].peer, sizeof(n->peer));
         if (fleet_misplaced(f, i) >= 0)
             (void)fleet_is_foreign(f, i, n->misplaced, sizeof(n->misplaced));
-        n->word = word_of(f, i);
+        n->word = node_fleet_shown_word_of(f, i);
         n->counts = fleet_counts(f, i) && !fleet_is_stranger(f, i);
         n->mute = !nodes->node[i].up || !trust_may_vote(&nodes->node[i].trust, now) || !n->counts;
         n->votes = nodes->node[i].up ? trust_until(&nodes->node[i].trust, now) : HF_TIME_NEVER;
@@ -124,5 +126,5 @@ void node_fleet_show(struct nodes *nodes, hf_time now)
     fleet_waits(f, now, s->waits, sizeof(s->waits));
     (void)fleet_differs(f, s->differs, sizeof(s->differs));
     fleet_board_show(&nodes->agent->fleet_board, s);
-    measure(nodes, s);
+    node_fleet_shown_measure(nodes, s);
 }

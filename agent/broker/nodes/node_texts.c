@@ -27,7 +27,8 @@ const char *node_quarantine_text(uint32_t reasons)
 /* Why a node does not vote. */
 enum standing { VOTES, DOWN, REFUSED, QUARANTINED, UNRECORDED, UNWRITABLE };
 
-static enum standing standing_of(const struct nodes *nodes, int i, hf_time now) IN_BROKER_THREAD
+static enum standing texts_standing_of(const struct nodes *nodes, int i,
+                                       hf_time now) IN_BROKER_THREAD
 {
     const struct node *node = &nodes->node[i];
 
@@ -50,19 +51,19 @@ uint64_t nodes_situation(const struct nodes *nodes, hf_time now)
     fleet_waits(&nodes->fleet_view, now, waits, sizeof(waits));
     situation = situation << 1 | (waits[0] != '\0');
     for (int i = 0; i < nodes->n; i++)
-        situation = situation << 3 | standing_of(nodes, i, now);
+        situation = situation << 3 | texts_standing_of(nodes, i, now);
     return situation;
 }
 
 /* How many nodes are in this state and, if there is room, " (n1, n2)". */
-static int count_standing(const struct nodes *nodes, enum standing standing, hf_time now,
-                          char *ret_ids, size_t size) IN_BROKER_THREAD
+static int texts_count_standing(const struct nodes *nodes, enum standing standing, hf_time now,
+                                char *ret_ids, size_t size) IN_BROKER_THREAD
 {
     size_t used = 0;
     int count = 0;
 
     for (int i = 0; i < nodes->n; i++)
-        if (standing_of(nodes, i, now) == standing) {
+        if (texts_standing_of(nodes, i, now) == standing) {
             if (used < size)
                 used += (size_t)snprintf(ret_ids + used, size - used, "%s%s", count ? ", " : " (",
                                          nodes->config->nodes[i].id);
@@ -76,7 +77,7 @@ static int count_standing(const struct nodes *nodes, enum standing standing, hf_
 }
 
 /* When enough quarantines are over for a quorum; HF_TIME_PAST: unknown. */
-static hf_time enough_at(const struct nodes *nodes, hf_time now) IN_BROKER_THREAD
+static hf_time texts_enough_at(const struct nodes *nodes, hf_time now) IN_BROKER_THREAD
 {
     hf_time ends[HF_NODES_MAX];
     int known = 0, needed = nodes->q - nodes_granting(nodes, now);
@@ -85,7 +86,7 @@ static hf_time enough_at(const struct nodes *nodes, hf_time now) IN_BROKER_THREA
         hf_time end = trust_until(&nodes->node[i].trust, now);
         int at = known;
 
-        if (standing_of(nodes, i, now) != QUARANTINED || !hf_time_before(now, end) ||
+        if (texts_standing_of(nodes, i, now) != QUARANTINED || !hf_time_before(now, end) ||
             end.ns >= HF_TIME_NEVER.ns)
             continue;
         for (; at > 0 && hf_time_before(end, ends[at - 1]); at--)
@@ -96,11 +97,12 @@ static hf_time enough_at(const struct nodes *nodes, hf_time now) IN_BROKER_THREA
     return needed >= 1 && needed <= known ? ends[needed - 1] : HF_TIME_PAST;
 }
 
-static size_t add_standing(const struct nodes *nodes, enum standing standing, const char *what,
-                           hf_time now, char *text, size_t size, size_t used) IN_BROKER_THREAD
+static size_t texts_add_standing(const struct nodes *nodes, enum standing standing,
+                                 const char *what, hf_time now, char *text, size_t size,
+                                 size_t used) IN_BROKER_THREAD
 {
     char ids[IDS_MOST] = "";
-    int count = count_standing(nodes, standing, now, ids, sizeof(ids));
+    int count = texts_count_standing(nodes, standing, now, ids, sizeof(ids));
 
     if (count && used < size)
         used += (size_t)snprintf(text + used, size - used, "; %d %s%s", count, what, ids);
@@ -108,7 +110,7 @@ static size_t add_standing(const struct nodes *nodes, enum standing standing, co
 }
 
 /* "b, c": the nodes of the bits; cut where there is no room. */
-static void list_ids(const struct nodes *nodes, uint32_t which, char *ret_ids, size_t size)
+static void texts_list_ids(const struct nodes *nodes, uint32_t which, char *ret_ids, size_t size)
 {
     size_t used = 0;
 
@@ -120,8 +122,8 @@ static void list_ids(const struct nodes *nodes, uint32_t which, char *ret_ids, s
 }
 
 /* The nodes of the bits that refuse writes for the same reason as the first of them. */
-static uint32_t refuse_alike(const struct nodes *nodes, uint32_t which,
-                             int *ret_first) IN_BROKER_THREAD
+static uint32_t texts_refuse_alike(const struct nodes *nodes, uint32_t which,
+                                   int *ret_first) IN_BROKER_THREAD
 {
     enum hf_node_error error = HF_NODE_ERR_NONE;
     uint32_t alike = 0;
@@ -138,20 +140,20 @@ static uint32_t refuse_alike(const struct nodes *nodes, uint32_t which,
 }
 
 /* "; b, c refuse writes (oom): OOM command not allowed ..."; the first reason stands for all. */
-static size_t say_unwritable(const struct nodes *nodes, hf_time now, char *text,
-                             size_t size) IN_BROKER_THREAD
+static size_t texts_say_unwritable(const struct nodes *nodes, hf_time now, char *text,
+                                   size_t size) IN_BROKER_THREAD
 {
     uint32_t which = 0, alike;
     char ids[IDS_MOST];
     int first = 0, written;
 
     for (int i = 0; i < nodes->n; i++)
-        if (standing_of(nodes, i, now) == UNWRITABLE)
+        if (texts_standing_of(nodes, i, now) == UNWRITABLE)
             which |= 1u << i;
-    alike = refuse_alike(nodes, which, &first);
+    alike = texts_refuse_alike(nodes, which, &first);
     if (!alike)
         return 0;
-    list_ids(nodes, alike, ids, sizeof(ids));
+    texts_list_ids(nodes, alike, ids, sizeof(ids));
     written =
         snprintf(text, size, "; %s refuse%s writes (%s): %s", ids, alike & (alike - 1) ? "" : "s",
                  link_error_name(writes_refused(&nodes->node[first].writes)),
@@ -163,9 +165,9 @@ void nodes_explain_round(const struct nodes *nodes, uint32_t errors, char *ret_t
 {
     char ids[IDS_MOST];
     int first = 0;
-    uint32_t alike = refuse_alike(nodes, errors, &first);
+    uint32_t alike = texts_refuse_alike(nodes, errors, &first);
 
-    list_ids(nodes, alike ? alike : errors, ids, sizeof(ids));
+    texts_list_ids(nodes, alike ? alike : errors, ids, sizeof(ids));
     if (alike)
         snprintf(ret_text, size, "too few nodes: %s refuse%s writes (%s): %s", ids,
                  alike & (alike - 1) ? "" : "s",
@@ -178,7 +180,7 @@ void nodes_explain_round(const struct nodes *nodes, uint32_t errors, char *ret_t
 
 void nodes_explain(const struct nodes *nodes, hf_time now, char *ret_text, size_t size)
 {
-    hf_time enough = enough_at(nodes, now);
+    hf_time enough = texts_enough_at(nodes, now);
     uint32_t reasons = 0;
     size_t used, before;
     char waits[FLEET_WAITS_SIZE];
@@ -190,25 +192,25 @@ void nodes_explain(const struct nodes *nodes, hf_time now, char *ret_text, size_
         return;
     }
     for (int i = 0; i < nodes->n; i++)
-        if (standing_of(nodes, i, now) == QUARANTINED)
+        if (texts_standing_of(nodes, i, now) == QUARANTINED)
             reasons |= nodes->node[i].trust.reasons;
     used = (size_t)snprintf(ret_text, size, "%d of %d nodes may vote, %d are needed",
                             nodes_granting(nodes, now), nodes->n, nodes->q);
-    used = add_standing(nodes, DOWN, "down", now, ret_text, size, used);
-    used = add_standing(nodes, REFUSED, "refused", now, ret_text, size, used);
+    used = texts_add_standing(nodes, DOWN, "down", now, ret_text, size, used);
+    used = texts_add_standing(nodes, REFUSED, "refused", now, ret_text, size, used);
     if (used < size)
-        used += say_unwritable(nodes, now, ret_text + used, size - used);
+        used += texts_say_unwritable(nodes, now, ret_text + used, size - used);
     before = used;
-    used = add_standing(nodes, QUARANTINED, "in quarantine", now, ret_text, size, used);
+    used = texts_add_standing(nodes, QUARANTINED, "in quarantine", now, ret_text, size, used);
     if (used > before && used < size)
         used +=
             (size_t)snprintf(ret_text + used, size - used, ": %s", node_quarantine_text(reasons));
-    used = add_standing(nodes, UNRECORDED, "that do not count by the fleet's record", now, ret_text,
-                        size, used);
+    used = texts_add_standing(nodes, UNRECORDED, "that do not count by the fleet's record", now,
+                              ret_text, size, used);
     if (nodes->twins && used < size) {
         char ids[IDS_MOST];
 
-        list_ids(nodes, nodes->twins, ids, sizeof(ids));
+        texts_list_ids(nodes, nodes->twins, ids, sizeof(ids));
         used += (size_t)snprintf(ret_text + used, size - used,
                                  "; %s say that they are the same server as another node", ids);
     }

@@ -26,7 +26,7 @@
 static void sentinel_done(struct link *link, const struct link_reply *reply, void *arg);
 
 /* The same ids, and no key formats. */
-static bool is_of_default_keys(const struct node_sentinel *s, const struct config *c)
+static bool sentinels_is_of_default_keys(const struct node_sentinel *s, const struct config *c)
 {
     char ids_only[sizeof(c->list_hash)];
 
@@ -49,7 +49,7 @@ bool sentinel_differs(const struct node_sentinel *s, const struct config *c, int
                  c->node_count);
     else if (strcmp(s->list_hash, c->list_hash) == 0)
         return false;
-    else if (is_of_default_keys(s, c))
+    else if (sentinels_is_of_default_keys(s, c))
         snprintf(ret_text, size,
                  "the other hosts of node %s have no key_format, key_format_for or database, and "
                  "this host has one",
@@ -62,13 +62,13 @@ bool sentinel_differs(const struct node_sentinel *s, const struct config *c, int
     return true;
 }
 
-static bool is_refused_by_fleet(const struct node *node)
+static bool sentinels_is_refused_by_fleet(const struct node *node)
 {
     return node->trust.refused &&
            (node->trust.refusal == HF_REFUSED_FLEET || node->trust.refusal == HF_REFUSED_MISPLACED);
 }
 
-static void compare_with_fleet(struct nodes *nodes, int i)
+static void sentinels_compare_with_fleet(struct nodes *nodes, int i)
 {
     struct node *node = &nodes->node[i];
     const struct fleet *f = &nodes->fleet_view;
@@ -80,9 +80,9 @@ static void compare_with_fleet(struct nodes *nodes, int i)
                  : !sentinel_differs(&node->trust.sentinel, nodes->config, i, node->fleet_text,
                                      sizeof(node->fleet_text))) {
         node->fleet_text[0] = '\0';
-        if (is_refused_by_fleet(node))
+        if (sentinels_is_refused_by_fleet(node))
             (void)trust_refuse(&node->trust, HF_REFUSED_NOT);
-    } else if (!node->trust.refused || is_refused_by_fleet(node)) {
+    } else if (!node->trust.refused || sentinels_is_refused_by_fleet(node)) {
         (void)trust_refuse(&node->trust, recorded && fleet_misplaced(f, i) >= 0
                                              ? HF_REFUSED_MISPLACED
                                              : HF_REFUSED_FLEET);
@@ -94,16 +94,16 @@ void sentinels_judge(struct nodes *nodes)
 {
     for (int i = 0; i < nodes->n; i++)
         if (nodes->node[i].up)
-            compare_with_fleet(nodes, i);
+            sentinels_compare_with_fleet(nodes, i);
 }
 
 /* As far as is known, it takes writes. */
-static bool is_ours(const struct node *node)
+static bool sentinels_is_ours(const struct node *node)
 {
     return !node->trust.refused || node->trust.refusal == HF_REFUSED_EVICTION;
 }
 
-static bool new_nonce(char ret_nonce[TRUST_NONCE_LEN + 1])
+static bool sentinels_new_nonce(char ret_nonce[TRUST_NONCE_LEN + 1])
 {
     uint8_t bytes[TRUST_NONCE_LEN / 2];
 
@@ -113,8 +113,8 @@ static bool new_nonce(char ret_nonce[TRUST_NONCE_LEN + 1])
     return true;
 }
 
-static void send_sentinel(struct nodes *nodes, int i, struct link_sentinel s, link_reply_fn *done,
-                          hf_time now)
+static void sentinels_send_sentinel(struct nodes *nodes, int i, struct link_sentinel s,
+                                    link_reply_fn *done, hf_time now)
 {
     struct node *node = &nodes->node[i];
 
@@ -132,7 +132,7 @@ static void send_sentinel(struct nodes *nodes, int i, struct link_sentinel s, li
     }
 }
 
-static void ask_sentinel(struct nodes *nodes, int i, bool replace, hf_time now)
+static void sentinels_ask_sentinel(struct nodes *nodes, int i, bool replace, hf_time now)
 {
     char nonce[TRUST_NONCE_LEN + 1];
     struct link_sentinel s = {.make = true, .replace = replace, .nonce = nonce};
@@ -142,13 +142,13 @@ static void ask_sentinel(struct nodes *nodes, int i, bool replace, hf_time now)
         s.other_nonce = seen->nonce;
         s.other = seen->read; /* (!) the one that was judged */
     }
-    if (new_nonce(nonce))
-        send_sentinel(nodes, i, s, sentinel_done, now);
+    if (sentinels_new_nonce(nonce))
+        sentinels_send_sentinel(nodes, i, s, sentinel_done, now);
 }
 
 /* --- a step's trace --------------------------------------------------------------------------- */
 
-static void trace_done(struct link *link, const struct link_reply *reply, void *arg)
+static void sentinels_trace_done(struct link *link, const struct link_reply *reply, void *arg)
 {
     struct nodes *nodes = arg;
     int i = link_node(link);
@@ -162,21 +162,21 @@ static void trace_done(struct link *link, const struct link_reply *reply, void *
 
 /* (!) Before it leaves, the next agent and the renewal thread know the nonce: whatever happens to the
  * command, it is no change to them. */
-static void leave_trace(struct nodes *nodes, int i, hf_time now)
+static void sentinels_leave_trace(struct nodes *nodes, int i, hf_time now)
 {
     struct node_trust *t = &nodes->node[i].trust;
     char nonce[TRUST_NONCE_LEN + 1];
     struct link_sentinel s = {.nonce = t->trace, .stepped = t->step_nonce};
 
     if (!t->trace[0]) {
-        if (!new_nonce(nonce))
+        if (!sentinels_new_nonce(nonce))
             return;
         trust_choose_trace(t, nonce);
         node_records_put(nodes->agent->node_records, i, t);
     }
     nodes->node[i].traced = now;
     atomic_store(&nodes->agent->trace[i], agent_trace_word(t->trace));
-    send_sentinel(nodes, i, s, trace_done, now);
+    sentinels_send_sentinel(nodes, i, s, sentinels_trace_done, now);
 }
 
 /* On each node that is owed a trace and can be asked. Repeated at the next review if the node does not answer, or
@@ -189,8 +189,8 @@ void sentinels_trace(struct nodes *nodes, hf_time now)
         if (node->traced.ns && hf_time_before(now, hf_time_add(node->traced, TRACES_APART)))
             continue;
         if (node->up && node->trust.step_nonce[0] && !node->asking_sentinel &&
-            !node->fleet_text[0] && is_ours(node))
-            leave_trace(nodes, i, now);
+            !node->fleet_text[0] && sentinels_is_ours(node))
+            sentinels_leave_trace(nodes, i, now);
     }
 }
 
@@ -219,7 +219,7 @@ void sentinels_make(struct nodes *nodes, hf_time now)
             fleet_is_seated(&nodes->fleet_view, i)) {
             log_warn("node %s: replacing its sentinel (--reset-fleet): %s",
                      nodes->config->nodes[i].id, nodes->node[i].fleet_text);
-            ask_sentinel(nodes, i, true, now);
+            sentinels_ask_sentinel(nodes, i, true, now);
         }
         if (nodes->node[i].fleet_text[0] && !nodes->fleet_view.known)
             return;
@@ -231,9 +231,9 @@ void sentinels_make(struct nodes *nodes, hf_time now)
     for (int i = 0; i < nodes->n; i++) {
         struct node *node = &nodes->node[i];
 
-        if (node->up && sentinel_wanted(node) && !node->asking_sentinel && is_ours(node) &&
-            fleet_is_seated(&nodes->fleet_view, i))
-            ask_sentinel(nodes, i, false, now);
+        if (node->up && sentinel_wanted(node) && !node->asking_sentinel &&
+            sentinels_is_ours(node) && fleet_is_seated(&nodes->fleet_view, i))
+            sentinels_ask_sentinel(nodes, i, false, now);
     }
 }
 
@@ -242,7 +242,7 @@ void sentinel_reread(struct nodes *nodes, int i, hf_time now)
     const struct link_sentinel read_only = {.nonce = ""};
 
     if (!nodes->node[i].asking_sentinel)
-        send_sentinel(nodes, i, read_only, sentinel_done, now);
+        sentinels_send_sentinel(nodes, i, read_only, sentinel_done, now);
 }
 
 unsigned sentinel_adopt(struct nodes *nodes, int i, const struct link_reply *reply, hf_time now)
@@ -250,7 +250,7 @@ unsigned sentinel_adopt(struct nodes *nodes, int i, const struct link_reply *rep
     unsigned events =
         trust_on_sentinel(&nodes->node[i].trust, &reply->sentinel, reply->sentinel_created, now);
 
-    compare_with_fleet(nodes, i);
+    sentinels_compare_with_fleet(nodes, i);
     return events;
 }
 

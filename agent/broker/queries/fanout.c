@@ -23,7 +23,7 @@ static void fanout_free(struct fanout *fanout)
     free(fanout);
 }
 
-static void tell(struct fanout *fanout)
+static void fanout_tell(struct fanout *fanout)
 {
     fanout_fn *fn = fanout->fn;
 
@@ -33,18 +33,18 @@ static void tell(struct fanout *fanout)
         fn(fanout, fanout->arg);
 }
 
-static void on_timer(struct loop_timer *timer, hf_time now)
+static void fanout_on_timer(struct loop_timer *timer, hf_time now)
 {
     struct fanout *fanout = HF_CONTAINER(timer, struct fanout, timer);
 
     (void)now;
-    tell(fanout);
+    fanout_tell(fanout);
     if (fanout->calls == 0)
         fanout_free(fanout);
 }
 
 /* Tells the outcome once it is certain; at once if no node is awaited. */
-static void review(struct fanout *fanout)
+static void fanout_review(struct fanout *fanout)
 {
     hf_dur wait = fanout->grace;
 
@@ -57,7 +57,8 @@ static void review(struct fanout *fanout)
     loop_timer_set(fanout->queries->loop, &fanout->timer, hf_time_add(clock_now(), wait));
 }
 
-static void hear(struct fanout *fanout, int node, const struct link_reply *reply) IN_BROKER_THREAD
+static void fanout_hear(struct fanout *fanout, int node,
+                        const struct link_reply *reply) IN_BROKER_THREAD
 {
     struct queries *queries = fanout->queries;
 
@@ -79,7 +80,7 @@ static void hear(struct fanout *fanout, int node, const struct link_reply *reply
         tally_silent(&fanout->tally, node);
 }
 
-static void on_reply(struct link *link, const struct link_reply *reply, void *arg)
+static void fanout_on_reply(struct link *link, const struct link_reply *reply, void *arg)
 {
     struct fanout *fanout = arg;
     int node = link_node(link);
@@ -89,15 +90,15 @@ static void on_reply(struct link *link, const struct link_reply *reply, void *ar
     hf_assert(fanout->calls > 0, "node %d", node);
     fanout->calls -= reply->final;
     if (fanout->fn) {
-        hear(fanout, node, reply);
-        review(fanout);
+        fanout_hear(fanout, node, reply);
+        fanout_review(fanout);
     } else if (fanout->calls == 0) {
         fanout_free(fanout);
     }
 }
 
-static bool ask(struct fanout *fanout, enum fanout_kind kind, int node, const void *key,
-                size_t key_len, const struct link_force *force)
+static bool fanout_ask(struct fanout *fanout, enum fanout_kind kind, int node, const void *key,
+                       size_t key_len, const struct link_force *force)
 {
     struct queries *queries = fanout->queries;
     struct link *link = queries->nodes->links[node];
@@ -109,8 +110,9 @@ static bool ask(struct fanout *fanout, enum fanout_kind kind, int node, const vo
         return false;
     if (kind == FANOUT_TRACK)
         link_track(link);
-    rc = kind == FANOUT_FORCE ? link_force(link, force, deadline, on_reply, fanout)
-                              : link_query(link, key, key_len, true, deadline, on_reply, fanout);
+    rc = kind == FANOUT_FORCE
+             ? link_force(link, force, deadline, fanout_on_reply, fanout)
+             : link_query(link, key, key_len, true, deadline, fanout_on_reply, fanout);
     if (rc == HF_OK)
         link_flush(link);
     return rc == HF_OK;
@@ -128,20 +130,20 @@ int fanout_begin(struct queries *queries, enum fanout_kind kind, const void *key
     fanout->grace = grace;
     fanout->fn = fn;
     fanout->arg = arg;
-    fanout->timer.fn = on_timer;
+    fanout->timer.fn = fanout_on_timer;
     tally_init(&fanout->tally, queries->n, queries->q);
     servers_twins(&queries->nodes->servers, NULL, queries->n, &fanout->tally.twins);
     LIST_INSERT_HEAD(&queries->fanouts, fanout, all);
     queries->fanout_count++;
     for (int i = 0; i < queries->n; i++) {
-        fanout->node[i].asked = ask(fanout, kind, i, key, key_len, force);
+        fanout->node[i].asked = fanout_ask(fanout, kind, i, key, key_len, force);
         if (fanout->node[i].asked)
             fanout->calls++;
         else
             tally_silent(&fanout->tally, i);
     }
     hf_assert(fanout->calls <= queries->n, "calls %d, nodes %d", fanout->calls, queries->n);
-    review(fanout);
+    fanout_review(fanout);
     *ret_fanout = fanout;
     return HF_OK;
 }
@@ -165,7 +167,8 @@ void fanouts_destroy(struct queries *queries)
 }
 
 /* How many nodes with the leader's key name that holder. A node whose record another's attempt wrote over names none. */
-static int namers(const struct fanout *fanout, int leader, const struct hf_wire_holder *holder)
+static int fanout_namers(const struct fanout *fanout, int leader,
+                         const struct hf_wire_holder *holder)
 {
     const struct tally *t = &fanout->tally;
     int count = 0;
@@ -190,8 +193,8 @@ bool fanout_holder(const struct fanout *fanout, struct hf_wire_holder *ret_holde
     /* One node may lie: the holder is whom most of them name. */
     for (int i = 0; i < t->n; i++)
         if (t->node[i].word == TALLY_A_KEY && !strcmp(t->node[i].id, t->node[leader].id) &&
-            namers(fanout, leader, &fanout->node[i].holder) >
-                namers(fanout, leader, &fanout->node[best].holder))
+            fanout_namers(fanout, leader, &fanout->node[i].holder) >
+                fanout_namers(fanout, leader, &fanout->node[best].holder))
             best = i;
     *ret_holder = fanout->node[best].holder;
     ret_holder->pttl_ms = tally_lapse_ms(t, leader);

@@ -21,10 +21,10 @@
 /* How long a mark stays in the place of a value that has not the form of an agent's token. */
 #define FOREIGN_MS 1000
 
-static void force(struct query *query);
+static void forces_force(struct query *query);
 
 /* On how many servers the hold that is meant is forced out; its id. */
-static int forced_on(const struct fanout *fanout, char ret_id[LINK_ID_LEN + 1])
+static int forces_forced_on(const struct fanout *fanout, char ret_id[LINK_ID_LEN + 1])
 {
     const struct tally *t = &fanout->tally;
     uint32_t forced = 0;
@@ -43,7 +43,7 @@ static int forced_on(const struct fanout *fanout, char ret_id[LINK_ID_LEN + 1])
 
 /* Whether a node still has the very token in question: an attempt of another agent wrote over its
  * record, so that the fence did not match there. */
-static bool was_missed(const struct fanout *fanout, const char *id)
+static bool forces_was_missed(const struct fanout *fanout, const char *id)
 {
     const struct tally *t = &fanout->tally;
 
@@ -53,20 +53,20 @@ static bool was_missed(const struct fanout *fanout, const char *id)
     return false;
 }
 
-static void on_forced(const struct fanout *fanout, void *arg)
+static void forces_on_forced(const struct fanout *fanout, void *arg)
 {
     struct query *query = arg;
     struct queries *queries = query->queries;
     char id[LINK_ID_LEN + 1], name[HF_NAME_MAX + 1], text[184] = "";
-    int count = forced_on(fanout, id), status = HF_OK;
+    int count = forces_forced_on(fanout, id), status = HF_OK;
 
     is_broker_thread();
     query->fanout = NULL;
     query_fill(query, fanout);
-    if (*id && !*query->wanted && was_missed(fanout, id)) {
+    if (*id && !*query->wanted && forces_was_missed(fanout, id)) {
         query->fence = 0;
         memcpy(query->wanted, id, sizeof(query->wanted));
-        force(query);
+        forces_force(query);
         return;
     }
     query->answer.query_forced = (uint8_t)count;
@@ -100,7 +100,7 @@ static void on_forced(const struct fanout *fanout, void *arg)
     query_end(query, status, text);
 }
 
-static void force(struct query *query)
+static void forces_force(struct query *query)
 {
     struct queries *queries = query->queries;
     struct link_force order = {.key = query->key,
@@ -112,12 +112,12 @@ static void force(struct query *query)
 
     is_broker_thread();
     if (fanout_begin(queries, FANOUT_FORCE, query->key, query->key_len, &order,
-                     queries->config->timing.attempt, on_forced, query, &query->fanout) < 0)
+                     queries->config->timing.attempt, forces_on_forced, query, &query->fanout) < 0)
         query_end(query, HF_ENOMEM, "");
 }
 
 /* (!) Nodes do not know of a hand-off within this host. */
-static bool was_handed_on(const struct query *query) IN_BROKER_THREAD
+static bool forces_was_handed_on(const struct query *query) IN_BROKER_THREAD
 {
     const struct resource *r = query_held_here(query);
     const struct lease *lease = r ? resource_lease(r) : NULL;
@@ -142,8 +142,8 @@ void forces_ask(struct queries *queries, struct session *s, const struct hf_requ
     hf_key_id_text(q->key_id, query->wanted);
     if (!query->fence && !*query->wanted)
         query_end(query, HF_EINVAL, "say which hold is meant: by its fence or its id");
-    else if (was_handed_on(query))
+    else if (forces_was_handed_on(query))
         query_end(query, HF_EBUSY, "another hold than the one that is meant has it by now");
     else
-        force(query);
+        forces_force(query);
 }

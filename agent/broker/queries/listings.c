@@ -73,8 +73,8 @@ static void listing_end(struct listing *listing, int status, uint64_t cursor,
 }
 
 /* False: its key is no name's, or its name was not asked for, or is not for this user to see. */
-static bool fill_item(const struct listing *listing, const struct link_item *item,
-                      struct hf_listing_item *ret_item) IN_BROKER_THREAD
+static bool listings_fill_item(const struct listing *listing, const struct link_item *item,
+                               struct hf_listing_item *ret_item) IN_BROKER_THREAD
 {
     const uint8_t *name;
     size_t name_len;
@@ -103,8 +103,8 @@ static bool fill_item(const struct listing *listing, const struct link_item *ite
 static void listing_next(struct queries *queries, int node);
 
 /* HF_ENOMEM: some items are missing. */
-static int tell_items(const struct listing *listing,
-                      const struct link_reply *reply) IN_BROKER_THREAD
+static int listings_tell_items(const struct listing *listing,
+                               const struct link_reply *reply) IN_BROKER_THREAD
 {
     int rc = HF_OK;
 
@@ -112,13 +112,13 @@ static int tell_items(const struct listing *listing,
         struct link_item item;
         struct hf_listing_item told;
 
-        if (link_item(reply, i, &item) && fill_item(listing, &item, &told))
+        if (link_item(reply, i, &item) && listings_fill_item(listing, &item, &told))
             rc = session_item(listing->session, (const struct hf_completion_entry *)&told);
     }
     return rc;
 }
 
-static void on_page(struct link *link, const struct link_reply *reply, void *arg)
+static void listings_on_page(struct link *link, const struct link_reply *reply, void *arg)
 {
     struct listing *listing = arg;
     struct queries *queries = listing->queries;
@@ -128,7 +128,7 @@ static void on_page(struct link *link, const struct link_reply *reply, void *arg
     is_broker_thread();
     nodes_on_reply(queries->nodes, node, reply);
     if (reply->outcome == LINK_ANSWERED) {
-        listing_end(listing, tell_items(listing, reply), reply->cursor, "");
+        listing_end(listing, listings_tell_items(listing, reply), reply->cursor, "");
     } else {
         snprintf(text, sizeof(text), "node %s: %s", queries->config->nodes[node].id,
                  *reply->error_text ? reply->error_text : link_error_name(reply->error));
@@ -162,8 +162,8 @@ static int listing_send(struct listing *listing)
     /* With several formats a name's prefix says nothing about its key's prefix. */
     rc = link_listing(queries->nodes->links[listing->node], prefix,
                       c->key_rule_count ? 0 : before + listing->prefix_len,
-                      c->key_rule_count ? "" : percent + 2, listing->cursor, deadline, on_page,
-                      listing);
+                      c->key_rule_count ? "" : percent + 2, listing->cursor, deadline,
+                      listings_on_page, listing);
     if (rc == HF_OK)
         link_flush(queries->nodes->links[listing->node]);
     return rc;
@@ -187,8 +187,8 @@ static void listing_next(struct queries *queries, int node) IN_BROKER_THREAD
     }
 }
 
-static int judge(struct queries *queries, struct session *s, const struct hf_request_entry *q,
-                 char *text, size_t size)
+static int listings_judge(struct queries *queries, struct session *s,
+                          const struct hf_request_entry *q, char *text, size_t size)
 {
     const struct listing *listing;
     int count = 0;
@@ -219,7 +219,7 @@ void listings_ask(struct queries *queries, struct session *s, const struct hf_re
 {
     struct listing *listing;
     char text[184] = "";
-    int rc = judge(queries, s, q, text, sizeof(text));
+    int rc = listings_judge(queries, s, q, text, sizeof(text));
 
     listing = rc == HF_OK ? calloc(1, sizeof(*listing)) : NULL;
     if (!listing) {

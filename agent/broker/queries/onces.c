@@ -65,16 +65,16 @@ struct inquiry {
     size_t key_len;
 };
 
-static void on_reply(struct link *link, const struct link_reply *reply, void *arg);
+static void onces_on_reply(struct link *link, const struct link_reply *reply, void *arg);
 
-static void inquiry_free(struct inquiry *i)
+static void onces_inquiry_free(struct inquiry *i)
 {
     hf_assert(i->calls == 0, "calls %d, step %d", i->calls, (int)i->step);
     LIST_REMOVE(i, all);
     free(i);
 }
 
-static void answer(struct inquiry *i, int status, const char *text) IN_BROKER_THREAD
+static void onces_answer(struct inquiry *i, int status, const char *text) IN_BROKER_THREAD
 {
     struct hf_completion_entry e = {.id = i->id,
                                     .op = HF_OP_ONCE,
@@ -94,37 +94,37 @@ static void answer(struct inquiry *i, int status, const char *text) IN_BROKER_TH
     session_answer(s, &e);
 }
 
-static struct once_take_list *takes_of(struct queries *queries, uint32_t slot)
+static struct once_take_list *onces_takes_of(struct queries *queries, uint32_t slot)
 {
     return &queries->once_takes[slot % HF_LENGTH(queries->once_takes)];
 }
 
-static void take_free(struct once_take *take)
+static void onces_take_free(struct once_take *take)
 {
     LIST_REMOVE(take, of_bucket);
     free(take);
 }
 
 /* NULL: this very lease has not asked this agent. Those of leases that are over go. */
-static struct once_take *take_find(struct queries *queries, uint32_t slot,
-                                   uint32_t generation) IN_BROKER_THREAD
+static struct once_take *onces_take_find(struct queries *queries, uint32_t slot,
+                                         uint32_t generation) IN_BROKER_THREAD
 {
     struct once_take *take, *next, *found = NULL;
 
-    for (take = LIST_FIRST(takes_of(queries, slot)); take; take = next) {
+    for (take = LIST_FIRST(onces_takes_of(queries, slot)); take; take = next) {
         next = LIST_NEXT(take, of_bucket);
         if (!resources_lease(queries->locks, take->slot, take->generation))
-            take_free(take);
+            onces_take_free(take);
         else if (take->slot == slot && take->generation == generation)
             found = take;
     }
     return found;
 }
 
-static struct once_take *take_make(struct queries *queries, uint32_t slot,
-                                   uint32_t generation) IN_BROKER_THREAD
+static struct once_take *onces_take_make(struct queries *queries, uint32_t slot,
+                                         uint32_t generation) IN_BROKER_THREAD
 {
-    struct once_take *take = take_find(queries, slot, generation);
+    struct once_take *take = onces_take_find(queries, slot, generation);
 
     if (take)
         return take;
@@ -133,13 +133,13 @@ static struct once_take *take_make(struct queries *queries, uint32_t slot,
         return NULL;
     take->slot = slot;
     take->generation = generation;
-    LIST_INSERT_HEAD(takes_of(queries, slot), take, of_bucket);
+    LIST_INSERT_HEAD(onces_takes_of(queries, slot), take, of_bucket);
     return take;
 }
 
-static void take_note(struct inquiry *i) IN_BROKER_THREAD
+static void onces_take_note(struct inquiry *i) IN_BROKER_THREAD
 {
-    struct once_take *take = take_find(i->queries, i->slot, i->generation);
+    struct once_take *take = onces_take_find(i->queries, i->slot, i->generation);
 
     if (!take) /* the lease is over */
         return;
@@ -150,8 +150,8 @@ static void take_note(struct inquiry *i) IN_BROKER_THREAD
     take->before_us = i->before.at_us;
 }
 
-static struct inquiry *inquiry_new(struct queries *queries, struct session *s,
-                                   uint64_t id) IN_BROKER_THREAD
+static struct inquiry *onces_inquiry_new(struct queries *queries, struct session *s,
+                                         uint64_t id) IN_BROKER_THREAD
 {
     struct inquiry *i = calloc(1, sizeof(*i));
 
@@ -167,11 +167,12 @@ static struct inquiry *inquiry_new(struct queries *queries, struct session *s,
 }
 
 /* The next one of that lease. NULL: no memory; without it of the turn a second request of the lease would have the same one. */
-static struct inquiry *inquiry_of_lease(struct queries *queries, struct session *s, uint64_t id,
-                                        const struct lease *lease, hf_dur period) IN_BROKER_THREAD
+static struct inquiry *onces_inquiry_of_lease(struct queries *queries, struct session *s,
+                                              uint64_t id, const struct lease *lease,
+                                              hf_dur period) IN_BROKER_THREAD
 {
-    struct once_take *take = take_make(queries, lease->slot, lease->generation);
-    struct inquiry *i = take ? inquiry_new(queries, s, id) : NULL;
+    struct once_take *take = onces_take_make(queries, lease->slot, lease->generation);
+    struct inquiry *i = take ? onces_inquiry_new(queries, s, id) : NULL;
 
     if (!i)
         return NULL;
@@ -187,7 +188,7 @@ static struct inquiry *inquiry_of_lease(struct queries *queries, struct session 
     return i;
 }
 
-static bool send_to(struct inquiry *i, int node, struct order *order) IN_BROKER_THREAD
+static bool onces_send_to(struct inquiry *i, int node, struct order *order) IN_BROKER_THREAD
 {
     struct nodes *nodes = i->queries->nodes;
     hf_time deadline = hf_time_add(clock_now(), i->queries->config->timing.attempt);
@@ -217,10 +218,10 @@ static bool send_to(struct inquiry *i, int node, struct order *order) IN_BROKER_
         return false;
     if (trust_node_time(&nodes->node[node].trust, deadline, &low, &high))
         sent.deadline = low;
-    return link_once(nodes->links[node], &sent, deadline, on_reply, order) == HF_OK;
+    return link_once(nodes->links[node], &sent, deadline, onces_on_reply, order) == HF_OK;
 }
 
-static int64_t now_us(const struct inquiry *i) IN_BROKER_THREAD
+static int64_t onces_now_us(const struct inquiry *i) IN_BROKER_THREAD
 {
     hf_nodetime median = {clock_wall().ms * 1000};
 
@@ -228,17 +229,17 @@ static int64_t now_us(const struct inquiry *i) IN_BROKER_THREAD
     return median.us;
 }
 
-static void send_all(struct inquiry *i, enum once_step step) IN_BROKER_THREAD
+static void onces_send_all(struct inquiry *i, enum once_step step) IN_BROKER_THREAD
 {
     struct order *order = &i->orders[step];
 
     hf_assert((unsigned)step < ONCE_STEPS, "step %d after %d", (int)step, (int)i->step);
     i->step = step;
     order->inquiry = i;
-    once_begin(&order->once, i->queries->n, i->queries->q, now_us(i));
+    once_begin(&order->once, i->queries->n, i->queries->q, onces_now_us(i));
     servers_twins(&i->queries->nodes->servers, NULL, i->queries->n, &order->once.twins);
     for (int node = 0; node < i->queries->n; node++) {
-        if (send_to(i, node, order)) {
+        if (onces_send_to(i, node, order)) {
             i->calls++;
             link_flush(i->queries->nodes->links[node]);
         } else {
@@ -247,7 +248,7 @@ static void send_all(struct inquiry *i, enum once_step step) IN_BROKER_THREAD
     }
 }
 
-static void too_few(struct inquiry *i) IN_BROKER_THREAD
+static void onces_too_few(struct inquiry *i) IN_BROKER_THREAD
 {
     char text[120];
 
@@ -255,10 +256,10 @@ static void too_few(struct inquiry *i) IN_BROKER_THREAD
         text, sizeof(text),
         "fewer than %d of %d nodes that may vote told when the job last ran, or took it down%s",
         i->queries->q, i->queries->n, i->tries == TRIES_MOST ? " in time" : "");
-    answer(i, HF_ENOQUORUM, text);
+    onces_answer(i, HF_ENOQUORUM, text);
 }
 
-static void done_already(struct inquiry *i, int64_t now) IN_BROKER_THREAD
+static void onces_done_already(struct inquiry *i, int64_t now) IN_BROKER_THREAD
 {
     struct locks *locks = i->queries->locks;
     const struct lease *lease = resources_lease(locks, i->slot, i->generation);
@@ -271,11 +272,11 @@ static void done_already(struct inquiry *i, int64_t now) IN_BROKER_THREAD
     snprintf(text, sizeof(text),
              "it has run in this period: it was started %" PRId64 ".%" PRId64 " s ago%s%s",
              ago_ms / 1000, ago_ms % 1000 / 100, *i->by.host ? " on " : "", i->by.host);
-    answer(i, HF_EDONE, text);
+    onces_answer(i, HF_EDONE, text);
 }
 
 /* Its holder is about to run it, on this host. */
-static void is_ours(struct inquiry *i) IN_BROKER_THREAD
+static void onces_is_ours(struct inquiry *i) IN_BROKER_THREAD
 {
     const struct agent *agent = i->queries->agent;
     const struct lease *lease = resources_lease(i->queries->locks, i->slot, i->generation);
@@ -289,7 +290,7 @@ static void is_ours(struct inquiry *i) IN_BROKER_THREAD
     }
 }
 
-static void find(struct inquiry *i, const struct once *once, int64_t now) IN_BROKER_THREAD
+static void onces_find(struct inquiry *i, const struct once *once, int64_t now) IN_BROKER_THREAD
 {
     int node = once_standing(once, now, i->period);
 
@@ -299,7 +300,7 @@ static void find(struct inquiry *i, const struct once *once, int64_t now) IN_BRO
 }
 
 /* (!) By clocks that are apart another host may find that no run is of this period. */
-static bool clocks_agree(struct inquiry *i, hf_time now, int64_t *ret_now_us) IN_BROKER_THREAD
+static bool onces_clocks_agree(struct inquiry *i, hf_time now, int64_t *ret_now_us) IN_BROKER_THREAD
 {
     const struct nodes *nodes = i->queries->nodes;
     hf_dur most = once_clocks_apart(i->period);
@@ -320,26 +321,26 @@ static bool clocks_agree(struct inquiry *i, hf_time now, int64_t *ret_now_us) IN
              i->queries->q, i->queries->n, nodes->config->nodes[node].id, off_us / 1000000,
              off_us % 1000000 / 100000, ahead_us < 0 ? "behind" : "ahead");
     if (off_us <= most.ns / HF_NS_PER_US) /* too few are up */
-        too_few(i);
+        onces_too_few(i);
     else
-        answer(i, HF_ENOQUORUM, text);
+        onces_answer(i, HF_ENOQUORUM, text);
     return false;
 }
 
-static void looked(struct inquiry *i) IN_BROKER_THREAD
+static void onces_looked(struct inquiry *i) IN_BROKER_THREAD
 {
     const struct once *once = &i->orders[ONCE_LOOK].once;
     hf_time instant = clock_now();
     int64_t now;
     bool ours;
 
-    if (!clocks_agree(i, instant, &now))
+    if (!onces_clocks_agree(i, instant, &now))
         return;
-    find(i, once, now);
+    onces_find(i, once, now);
     /* Then it asks again: after a reconnect, or since an answer was missing or too late. */
     ours = once_is_of(&i->before, fence_node_part(i->fence), i->asker);
     if (!ours && once_is_done(i->before.at_us, now, i->period)) {
-        done_already(i, now);
+        onces_done_already(i, now);
         if (!once_differs(once, &i->before))
             return;
         /* A node that forgot it, or was away, is told. */
@@ -349,18 +350,18 @@ static void looked(struct inquiry *i) IN_BROKER_THREAD
     } else {
         i->at_us = now + i->allowance.ns / HF_NS_PER_US;
         i->until = hf_time_add(instant, i->allowance);
-        is_ours(i);
+        onces_is_ours(i);
         if (ours)
             i->before.at_us = 0;
-        take_note(i);
+        onces_take_note(i);
     }
-    send_all(i, ONCE_WRITE);
+    onces_send_all(i, ONCE_WRITE);
 }
 
-static void begin(struct inquiry *i, enum once_step step) IN_BROKER_THREAD;
+static void onces_begin(struct inquiry *i, enum once_step step) IN_BROKER_THREAD;
 
 /* (!) Not in the same inquiry: a late answer to its first write is none to the second. */
-static int ask_again(struct inquiry *i, hf_dur took) IN_BROKER_THREAD
+static int onces_ask_again(struct inquiry *i, hf_dur took) IN_BROKER_THREAD
 {
     const struct lease *lease = resources_lease(i->queries->locks, i->slot, i->generation);
     struct session *s = i->session;
@@ -368,7 +369,7 @@ static int ask_again(struct inquiry *i, hf_dur took) IN_BROKER_THREAD
 
     if (!lease)
         return HF_ELOST;
-    again = inquiry_of_lease(i->queries, s, i->id, lease, i->period);
+    again = onces_inquiry_of_lease(i->queries, s, i->id, lease, i->period);
     if (!again)
         return HF_ENOMEM;
     i->session = NULL;
@@ -376,56 +377,56 @@ static int ask_again(struct inquiry *i, hf_dur took) IN_BROKER_THREAD
     again->asker = i->asker;
     again->allowance = once_allowance(i->period, took);
     again->tries = i->tries;
-    begin(again, ONCE_LOOK);
+    onces_begin(again, ONCE_LOOK);
     return HF_OK;
 }
 
-static void written(struct inquiry *i, enum once_outcome outcome) IN_BROKER_THREAD
+static void onces_written(struct inquiry *i, enum once_outcome outcome) IN_BROKER_THREAD
 {
     hf_time now = clock_now();
     int status = HF_OK;
 
     if (outcome == ONCE_ENOUGH && once_is_in_time(i->until, now, i->allowance)) {
-        answer(i, HF_OK, "");
+        onces_answer(i, HF_OK, "");
         return;
     }
     if (outcome == ONCE_ENOUGH && ++i->tries < TRIES_MOST) {
-        status = ask_again(i, hf_time_since(now, hf_time_sub(i->until, i->allowance)));
+        status = onces_ask_again(i, hf_time_since(now, hf_time_sub(i->until, i->allowance)));
         if (status == HF_OK)
             return;
     }
     if (status < 0)
-        answer(i, status, "");
+        onces_answer(i, status, "");
     else
-        too_few(i);
+        onces_too_few(i);
     /* The job is not started: else whoever asks next takes it for done. */
     i->mends = true;
     i->at_us = i->before.at_us;
-    send_all(i, ONCE_TAKE_BACK);
+    onces_send_all(i, ONCE_TAKE_BACK);
 }
 
 /* What the nodes had of the last run; HF_ENOTHELD: nothing. */
-static void peeked(struct inquiry *i, bool few) IN_BROKER_THREAD
+static void onces_peeked(struct inquiry *i, bool few) IN_BROKER_THREAD
 {
     const struct once *once = &i->orders[ONCE_PEEK].once;
     struct once_record seen = once_seen(once);
 
-    find(i, once, now_us(i));
+    onces_find(i, once, onces_now_us(i));
     if (few) {
-        too_few(i);
+        onces_too_few(i);
     } else if (i->before.at_us == 0) {
-        answer(i, HF_ENOTHELD, "the nodes have no run of it, or none that counts");
+        onces_answer(i, HF_ENOTHELD, "the nodes have no run of it, or none that counts");
     } else if (!i->forgets) {
-        answer(i, HF_OK, "");
+        onces_answer(i, HF_OK, "");
     } else {
         /* (!) After all that have asked: whoever comes later finds it, and who has only looked writes nothing. */
         i->fence = fence_make(seen.seen, 0);
         i->turn = once_turn_to_forget(seen.seen_turn);
-        send_all(i, ONCE_FORGET);
+        onces_send_all(i, ONCE_FORGET);
     }
 }
 
-static void tell_of_doubts(struct inquiry *i) IN_BROKER_THREAD
+static void onces_tell_of_doubts(struct inquiry *i) IN_BROKER_THREAD
 {
     const struct once *once = &i->orders[i->step].once;
     struct nodes *nodes = i->queries->nodes;
@@ -438,7 +439,7 @@ static void tell_of_doubts(struct inquiry *i) IN_BROKER_THREAD
             nodes_believe(nodes, node, DOUBT_ONCE, i->key, i->key_len);
 }
 
-static void review(struct inquiry *i) IN_BROKER_THREAD
+static void onces_review(struct inquiry *i) IN_BROKER_THREAD
 {
     const struct once *once = &i->orders[i->step].once;
     enum once_outcome outcome = i->step == ONCE_WRITE ? once_taken(once) : once_decide(once);
@@ -446,35 +447,35 @@ static void review(struct inquiry *i) IN_BROKER_THREAD
 
     if (outcome == ONCE_OPEN || i->mends || !i->session)
         return;
-    tell_of_doubts(i);
+    onces_tell_of_doubts(i);
     if (i->step == ONCE_PEEK)
-        peeked(i, few);
+        onces_peeked(i, few);
     else if (outcome == ONCE_LATE && i->told)
-        answer(i, HF_EBUSY, "a run has begun meanwhile; look at it, then try again");
+        onces_answer(i, HF_EBUSY, "a run has begun meanwhile; look at it, then try again");
     else if (outcome == ONCE_LATE)
-        answer(i, HF_ELOST, "another holder has asked since, with a later fence");
+        onces_answer(i, HF_ELOST, "another holder has asked since, with a later fence");
     else if (i->step == ONCE_WRITE)
-        written(i, outcome);
+        onces_written(i, outcome);
     else if (few)
-        too_few(i);
+        onces_too_few(i);
     else if (i->step == ONCE_LOOK)
-        looked(i);
+        onces_looked(i);
     else
-        answer(i, HF_OK, "");
+        onces_answer(i, HF_OK, "");
 }
 
 /* A step that reaches no node is decided at once. */
-static void review_all(struct inquiry *i) IN_BROKER_THREAD
+static void onces_review_all(struct inquiry *i) IN_BROKER_THREAD
 {
     enum once_step step;
 
     do {
         step = i->step;
-        review(i);
+        onces_review(i);
     } while (i->step != step);
 }
 
-static void on_reply(struct link *link, const struct link_reply *reply, void *arg)
+static void onces_on_reply(struct link *link, const struct link_reply *reply, void *arg)
 {
     struct order *order = arg;
     struct inquiry *i = order->inquiry;
@@ -496,13 +497,13 @@ static void on_reply(struct link *link, const struct link_reply *reply, void *ar
     hf_assert(i->calls > 0, "node %d, step %d", node, (int)i->step);
     i->calls -= reply->final;
     if (order == &i->orders[i->step])
-        review_all(i);
+        onces_review_all(i);
     if (i->calls == 0)
-        inquiry_free(i);
+        onces_inquiry_free(i);
 }
 
-static void refuse(struct session *s, const struct hf_request_entry *q, int status,
-                   const char *text) IN_BROKER_THREAD
+static void onces_refuse(struct session *s, const struct hf_request_entry *q, int status,
+                         const char *text) IN_BROKER_THREAD
 {
     struct hf_completion_entry e = {.id = q->id, .op = q->op, .status = status};
 
@@ -510,17 +511,17 @@ static void refuse(struct session *s, const struct hf_request_entry *q, int stat
     session_answer(s, &e);
 }
 
-static void begin(struct inquiry *i, enum once_step step) IN_BROKER_THREAD
+static void onces_begin(struct inquiry *i, enum once_step step) IN_BROKER_THREAD
 {
-    send_all(i, step);
-    review_all(i);
+    onces_send_all(i, step);
+    onces_review_all(i);
     if (i->calls == 0)
-        inquiry_free(i);
+        onces_inquiry_free(i);
 }
 
 /* By name: about the last run, whoever holds the lock. */
-static void ask_of_name(struct queries *queries, struct session *s,
-                        const struct hf_request_entry *q) IN_BROKER_THREAD
+static void onces_ask_of_name(struct queries *queries, struct session *s,
+                              const struct hf_request_entry *q) IN_BROKER_THREAD
 {
     bool forgets = q->flags & HF_REQ_FORGET;
     char text[184] = "";
@@ -528,26 +529,26 @@ static void ask_of_name(struct queries *queries, struct session *s,
 
     if (!rights_allow(s, forgets ? RIGHT_FORCE : RIGHT_SEE, q->name, q->name_len, text,
                       sizeof(text))) {
-        refuse(s, q, HF_EPERM, text);
+        onces_refuse(s, q, HF_EPERM, text);
         return;
     }
-    i = inquiry_new(queries, s, q->id);
+    i = onces_inquiry_new(queries, s, q->id);
     if (!i) {
-        refuse(s, q, HF_ENOMEM, "");
+        onces_refuse(s, q, HF_ENOMEM, "");
         return;
     }
     i->told = true;
     i->forgets = forgets;
     if (config_key(queries->config, q->name, q->name_len, i->key, &i->key_len) < 0)
-        answer(i, HF_ENAME, "");
+        onces_answer(i, HF_ENAME, "");
     else if (forgets)
         log_warn("user %" PRIu32 " (process %" PRIu32 ") has the last run of %s forgotten", s->uid,
                  s->pid, log_name(q->name, q->name_len, text, sizeof(text)));
-    begin(i, ONCE_PEEK);
+    onces_begin(i, ONCE_PEEK);
 }
 
-static enum once_step step_of(struct inquiry *i, const struct hf_request_entry *q,
-                              const struct once_take *take)
+static enum once_step onces_step_of(struct inquiry *i, const struct hf_request_entry *q,
+                                    const struct once_take *take)
 {
     if (q->flags & HF_REQ_TAKE_BACK) {
         i->at_us = take->before_us;
@@ -569,34 +570,34 @@ void onces_ask(struct queries *queries, struct session *s, const struct hf_reque
     struct inquiry *i;
 
     if (queries->going) {
-        refuse(s, q, HF_EGOING, "");
+        onces_refuse(s, q, HF_EGOING, "");
         return;
     }
     if (q->name_len) {
-        ask_of_name(queries, s, q);
+        onces_ask_of_name(queries, s, q);
         return;
     }
     if (!lease || lease->ending || locks->by_slot[q->slot]->holder != s->client) {
-        refuse(s, q, HF_ELOST, "the lock is not held");
+        onces_refuse(s, q, HF_ELOST, "the lock is not held");
         return;
     }
     if (!q->period_ms) {
-        refuse(s, q, HF_EINVAL, "give a period above 0");
+        onces_refuse(s, q, HF_EINVAL, "give a period above 0");
         return;
     }
-    take = take_find(queries, q->slot, q->generation);
+    take = onces_take_find(queries, q->slot, q->generation);
     /* (!) By our memory and not by its word: who may take a name may not have others' runs forgotten. */
     if (q->flags & HF_REQ_TAKE_BACK && (!take || !take->took)) {
-        refuse(s, q, HF_ENOTHELD, "this agent knows of no run that began under this lease");
+        onces_refuse(s, q, HF_ENOTHELD, "this agent knows of no run that began under this lease");
         return;
     }
-    i = inquiry_of_lease(queries, s, q->id, lease, hf_ms(q->period_ms));
+    i = onces_inquiry_of_lease(queries, s, q->id, lease, hf_ms(q->period_ms));
     if (!i) {
-        refuse(s, q, HF_ENOMEM, "");
+        onces_refuse(s, q, HF_ENOMEM, "");
         return;
     }
     i->allowance = once_allowance(i->period, hf_ms(0));
-    begin(i, step_of(i, q, take));
+    onces_begin(i, onces_step_of(i, q, take));
 }
 
 void onces_drop_session(struct session *s)
@@ -614,7 +615,7 @@ void onces_go_away(struct queries *queries)
     struct inquiry *i;
 
     LIST_FOREACH (i, &queries->inquiries, all)
-        answer(i, HF_EGOING, "");
+        onces_answer(i, HF_EGOING, "");
 }
 
 void onces_destroy(struct queries *queries)
@@ -622,8 +623,8 @@ void onces_destroy(struct queries *queries)
     struct inquiry *i;
 
     while ((i = LIST_FIRST(&queries->inquiries)))
-        inquiry_free(i);
+        onces_inquiry_free(i);
     for (size_t k = 0; k < HF_LENGTH(queries->once_takes); k++)
         while (!LIST_EMPTY(&queries->once_takes[k]))
-            take_free(LIST_FIRST(&queries->once_takes[k]));
+            onces_take_free(LIST_FIRST(&queries->once_takes[k]));
 }

@@ -37,7 +37,7 @@
 /* A lease of this host tells its end; this poll is only a safety net. */
 #define LOCAL_SWEEP hf_ms(1000)
 
-static struct query_list *bucket_of(struct queries *queries, const void *key, size_t key_len)
+static struct query_list *query_bucket_of(struct queries *queries, const void *key, size_t key_len)
 {
     uint32_t hash = hf_name_hash(queries->hash_key, key, key_len);
 
@@ -78,7 +78,7 @@ void query_end(struct query *query, int status, const char *text)
 
 /* --- what was found --------------------------------------------------------------------------- */
 
-static enum hf_query_outcome outcome_of(enum tally_outcome outcome)
+static enum hf_query_outcome query_outcome_of(enum tally_outcome outcome)
 {
     switch (outcome) {
     case TALLY_HELD:
@@ -114,7 +114,7 @@ void query_fill(struct query *query, const struct fanout *fanout)
     for (int i = 0; i < t->n; i++)
         if (e->fence < fence_make(fanout->node[i].fence, 0))
             e->fence = fence_make(fanout->node[i].fence, 0);
-    e->query_outcome = (uint8_t)outcome_of(tally_decide(t));
+    e->query_outcome = (uint8_t)query_outcome_of(tally_decide(t));
     e->query_answered = (uint8_t)tally_answered(t);
     e->query_forced = (uint8_t)fanout_forced(fanout);
     e->query_free = 0;
@@ -133,7 +133,7 @@ void query_fill(struct query *query, const struct fanout *fanout)
     }
 }
 
-static void unknown_text(const struct query *query, char *text, size_t size)
+static void query_unknown_text(const struct query *query, char *text, size_t size)
 {
     const struct queries *queries = query->queries;
 
@@ -143,11 +143,11 @@ static void unknown_text(const struct query *query, char *text, size_t size)
 
 /* --- waiting ---------------------------------------------------------------------------------- */
 
-static void ask_again(struct query *query);
+static void query_ask_again(struct query *query);
 
 /* All queries together ask the nodes at most WAKEUP_PER_S times a second, and each user's as often as another's. `told_of`: the
  * nodes send notices of the key. */
-static void sleep_on_it(struct query *query, bool told_of)
+static void query_sleep_on_it(struct query *query, bool told_of)
 {
     struct queries *queries = query->queries;
     hf_dur least = hf_ns((int64_t)query->session->user->waits * queries->waiting_users *
@@ -166,7 +166,7 @@ static void sleep_on_it(struct query *query, bool told_of)
 
 /* A notice of this key, or of any, came. The nodes are not asked at once: the other nodes' notices
  * follow, and each of a holder's renewals must not cost a fan-out. */
-static void take_notice(struct query *query)
+static void query_take_notice(struct query *query)
 {
     hf_time now = clock_now();
     hf_time at = hf_time_max(hf_time_add(now, WAKEUP_GATHER),
@@ -178,7 +178,8 @@ static void take_notice(struct query *query)
         loop_timer_set(query->queries->loop, &query->next, at);
 }
 
-static void tell_progress(struct query *query, const struct hf_wire_holder *holder) IN_BROKER_THREAD
+static void query_tell_progress(struct query *query,
+                                const struct hf_wire_holder *holder) IN_BROKER_THREAD
 {
     struct hf_completion_entry entry = {
         .id = query->answer.id, .op = HF_OP_PROGRESS, .status = HF_EBUSY, .holder = *holder};
@@ -189,7 +190,7 @@ static void tell_progress(struct query *query, const struct hf_wire_holder *hold
         query->told = holder->fence;
 }
 
-static void on_found(const struct fanout *fanout, void *arg)
+static void query_on_found(const struct fanout *fanout, void *arg)
 {
     struct query *query = arg;
     char text[184] = "";
@@ -199,20 +200,20 @@ static void on_found(const struct fanout *fanout, void *arg)
     query_fill(query, fanout);
     if (!query->waits) {
         if (query->answer.query_outcome == HF_QUERY_UNKNOWN)
-            unknown_text(query, text, sizeof(text));
+            query_unknown_text(query, text, sizeof(text));
         query_end(query, *text ? HF_ENOQUORUM : HF_OK, text);
     } else if (query->answer.query_outcome == HF_QUERY_FREE) {
         query_end(query, HF_OK, "");
     } else {
         if (query->answer.query_outcome == HF_QUERY_HELD)
-            tell_progress(query, &query->answer.holder);
-        sleep_on_it(query, fanout_tracked(fanout) >= query->queries->q);
+            query_tell_progress(query, &query->answer.holder);
+        query_sleep_on_it(query, fanout_tracked(fanout) >= query->queries->q);
         if (query->noticed)
-            take_notice(query);
+            query_take_notice(query);
     }
 }
 
-static void ask_again(struct query *query) IN_BROKER_THREAD
+static void query_ask_again(struct query *query) IN_BROKER_THREAD
 {
     struct queries *queries = query->queries;
     struct resource *r = query->waits ? query_held_here(query) : NULL;
@@ -223,7 +224,7 @@ static void ask_again(struct query *query) IN_BROKER_THREAD
     if (r) {
         waiter_describe_local(r, &query->answer.holder);
         query->answer.query_outcome = HF_QUERY_HELD;
-        tell_progress(query, &query->answer.holder);
+        query_tell_progress(query, &query->answer.holder);
         loop_timer_set(queries->loop, &query->next, hf_time_add(clock_now(), LOCAL_SWEEP));
         return;
     }
@@ -231,19 +232,19 @@ static void ask_again(struct query *query) IN_BROKER_THREAD
     query->asked_at = clock_now();
     if ((query->waits && queries->fanout_count >= FANOUTS_MOST) ||
         fanout_begin(queries, query->waits ? FANOUT_TRACK : FANOUT_QUERY, query->key,
-                     query->key_len, NULL, query->waits ? hf_ms(0) : GRACE, on_found, query,
+                     query->key_len, NULL, query->waits ? hf_ms(0) : GRACE, query_on_found, query,
                      &query->fanout) < 0)
-        sleep_on_it(query, false);
+        query_sleep_on_it(query, false);
 }
 
-static void on_next(struct loop_timer *timer, hf_time now)
+static void query_on_next(struct loop_timer *timer, hf_time now)
 {
     is_broker_thread();
     (void)now;
-    ask_again(HF_CONTAINER(timer, struct query, next));
+    query_ask_again(HF_CONTAINER(timer, struct query, next));
 }
 
-static void on_deadline(struct loop_timer *timer, hf_time now)
+static void query_on_deadline(struct loop_timer *timer, hf_time now)
 {
     struct query *query = HF_CONTAINER(timer, struct query, deadline);
     char text[184] = "";
@@ -257,11 +258,11 @@ static void on_deadline(struct loop_timer *timer, hf_time now)
     }
     if (query->answer.query_outcome != HF_QUERY_HELD &&
         query->answer.query_outcome != HF_QUERY_SPLIT)
-        unknown_text(query, text, sizeof(text));
+        query_unknown_text(query, text, sizeof(text));
     query_end(query, *text ? HF_ENOQUORUM : HF_ETIMEDOUT, text);
 }
 
-static bool has_key(const struct query *query, const void *key, size_t key_len)
+static bool query_has_key(const struct query *query, const void *key, size_t key_len)
 {
     return query->key_len == key_len && memcmp(query->key, key, key_len) == 0;
 }
@@ -275,9 +276,9 @@ void query_hear_ended(struct queries *queries, const void *name, size_t name_len
     if (queries->waiting_count == 0 ||
         config_key(queries->config, name, name_len, key, &key_len) < 0)
         return;
-    LIST_FOREACH (query, bucket_of(queries, key, key_len), waiting)
-        if (has_key(query, key, key_len))
-            ask_again(query);
+    LIST_FOREACH (query, query_bucket_of(queries, key, key_len), waiting)
+        if (query_has_key(query, key, key_len))
+            query_ask_again(query);
 }
 
 void query_hear_noticed(struct queries *queries, const void *key, size_t key_len)
@@ -287,20 +288,20 @@ void query_hear_noticed(struct queries *queries, const void *key, size_t key_len
     if (queries->waiting_count == 0)
         return;
     if (key) {
-        LIST_FOREACH (query, bucket_of(queries, key, key_len), waiting)
-            if (has_key(query, key, key_len))
-                take_notice(query);
+        LIST_FOREACH (query, query_bucket_of(queries, key, key_len), waiting)
+            if (query_has_key(query, key, key_len))
+                query_take_notice(query);
         return;
     }
     for (size_t i = 0; i < HF_LENGTH(queries->waiting); i++)
         LIST_FOREACH (query, &queries->waiting[i], waiting)
-            take_notice(query);
+            query_take_notice(query);
 }
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-static int judge(struct queries *queries, struct session *s, const struct hf_request_entry *q,
-                 char *text, size_t size)
+static int query_judge(struct queries *queries, struct session *s, const struct hf_request_entry *q,
+                       char *text, size_t size)
 {
     const struct query *query;
     uint32_t most = queries->config->waiters_per_uid;
@@ -352,7 +353,7 @@ struct query *query_new(struct queries *queries, struct session *s,
     char text[184] = "";
     struct query *query;
     size_t key_len;
-    int rc = judge(queries, s, q, text, sizeof(text));
+    int rc = query_judge(queries, s, q, text, sizeof(text));
 
     if (rc == HF_OK) {
         rc = config_key(queries->config, q->name, q->name_len, key, &key_len);
@@ -370,8 +371,8 @@ struct query *query_new(struct queries *queries, struct session *s,
     query->answer.op = q->op;
     query->answer.holder.pttl_ms = -2;
     query->told = UINT64_MAX; /* not 0: that is a holder without a record */
-    query->next.fn = on_next;
-    query->deadline.fn = on_deadline;
+    query->next.fn = query_on_next;
+    query->deadline.fn = query_on_deadline;
     query->name_len = q->name_len;
     memcpy(query->name, q->name, q->name_len);
     query->key_len = key_len;
@@ -394,7 +395,7 @@ void query_ask(struct queries *queries, struct session *s, const struct hf_reque
     if (!query)
         return;
     if (q->flags & HF_REQ_WAIT) {
-        struct query_list *bucket = bucket_of(queries, query->key, query->key_len);
+        struct query_list *bucket = query_bucket_of(queries, query->key, query->key_len);
 
         query->waits = true;
         LIST_INSERT_HEAD(bucket, query, waiting);
@@ -404,7 +405,7 @@ void query_ask(struct queries *queries, struct session *s, const struct hf_reque
         if (q->deadline_ns < HF_TIME_NEVER.ns)
             loop_timer_set(queries->loop, &query->deadline, (hf_time){q->deadline_ns});
     }
-    ask_again(query);
+    query_ask_again(query);
 }
 
 void query_look_at_rules(struct session *s)
