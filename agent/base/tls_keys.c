@@ -197,6 +197,10 @@ static int keys_prepare(struct tls_keys *keys)
     keys->context = SSL_CTX_new(TLS_client_method());
     if (!keys->context || SSL_CTX_set_min_proto_version(keys->context, TLS1_2_VERSION) != 1)
         return HF_ENOMEM;
+    /* (!) A server chooses the numbers of a finite-field exchange: 9999 bits keep a thread for a second and more. */
+    if (SSL_CTX_set_cipher_list(keys->context, "ECDHE+AESGCM:ECDHE+CHACHA20") != 1 ||
+        SSL_CTX_set1_groups_list(keys->context, "X25519:P-256:P-384:P-521") != 1)
+        return HF_ENOMEM;
     SSL_CTX_set_verify(keys->context, SSL_VERIFY_PEER, NULL);
     SSL_CTX_set_session_cache_mode(keys->context, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_mode(keys->context, SSL_MODE_ENABLE_PARTIAL_WRITE |

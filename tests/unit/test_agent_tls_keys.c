@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
+#include <openssl/ssl.h>
 
 #include "shm/status.h"
 #include "tests/unit/tls_fixture.h"
@@ -280,6 +281,27 @@ TEST(others_are_put_into_use)
     assert_null(tls_keys_now());
 }
 
+/* (!) A server chooses the numbers of a finite-field exchange, and with large ones it keeps the thread that computes. */
+TEST(keys_are_exchanged_on_curves_only)
+{
+    struct tls_keys *keys = loaded();
+    STACK_OF(SSL_CIPHER) * offered;
+    SSL *ssl;
+
+    ssl = SSL_new(tls_keys_context(keys));
+    assert_non_null(ssl);
+    offered = SSL_get1_supported_ciphers(ssl);
+    assert_true(sk_SSL_CIPHER_num(offered) >= 4);
+    for (int i = 0; i < sk_SSL_CIPHER_num(offered); i++) {
+        int exchange = SSL_CIPHER_get_kx_nid(sk_SSL_CIPHER_value(offered, i));
+
+        assert_true(exchange == NID_kx_ecdhe || exchange == NID_kx_any);
+    }
+    sk_SSL_CIPHER_free(offered);
+    SSL_free(ssl);
+    tls_keys_drop(keys);
+}
+
 int main(void)
 {
 #define ROW(test) cmocka_unit_test_setup_teardown(test, prepare, clean_up)
@@ -297,6 +319,7 @@ int main(void)
         ROW(a_certificate_that_ends),
         ROW(a_key_that_every_user_can_read),
         ROW(others_are_put_into_use),
+        ROW(keys_are_exchanged_on_curves_only),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
