@@ -21,12 +21,13 @@ def two_hosts(run, nodes=3, **options):
     return run.agent("a", **options), run.agent("b", **options)
 
 
-def elsewhere(run, name, host="far-away"):
-    """Makes the holder's record say another host than this one."""
+def elsewhere(run, name, host="far-away", since_ms=None):
+    """Makes the holder's record say another host than this one, and another time of the grant."""
     for node in run.nodes:
         if node.process.running:
             text = node.cmd("HGET", f"holdfast:fence:{name}", "holder").split(b"\n")
             text[4] = host.encode()
+            text[3] = b"%d" % since_ms if since_ms else text[3]
             node.cmd("HSET", f"holdfast:fence:{name}", "holder", b"\n".join(text))
 
 
@@ -77,6 +78,8 @@ def named(run):
     for part in ("far-away", str(here["pid"]), "deploy 771", here["fence"], f"(uid {here['uid']})", "3 of 3 keep it for that holder"):
         assert part in result.out, (part, result.out)
     assert anywhere(run, b, "db/migrate")["user"] is None
+    elsewhere(run, "db/migrate", since_ms=10 ** 14)
+    assert "(by a clock that is ahead of this host's)" in run.holdfast("show", "db/migrate", agent=b).out
     # On its own host it is one's own lease that is shown.
     assert run.holdfast("show", "db/migrate", agent=a).rc == 0
     job.signal(15)

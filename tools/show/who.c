@@ -8,6 +8,8 @@
 #include "tools/common/wall.h"
 #include "tools/output/format.h"
 
+#define AHEAD_MS 60000 /* of hosts whose clocks are about right */
+
 /* A stable word for enum hf_who_state. */
 static const char *who_word_of(int state)
 {
@@ -60,7 +62,9 @@ static void who_print_holder(const struct hf_who_info *who)
         printf(" command %s", text_escape_str(text, sizeof(text), holder->command));
     if (holder->since_wall_ms > 0)
         printf("\nsince     %s (%s)", text_wall(text, sizeof(text), holder->since_wall_ms),
-               text_span(span, sizeof(span), now_ms - holder->since_wall_ms));
+               holder->since_wall_ms > now_ms + AHEAD_MS
+                   ? "by a clock that is ahead of this host's"
+                   : text_span(span, sizeof(span), now_ms - holder->since_wall_ms));
     printf("\nnote      %s\n",
            *holder->note ? text_escape_str(text, sizeof(text), holder->note) : "-");
 }
