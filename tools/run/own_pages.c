@@ -19,7 +19,7 @@ static bool own_pages_group(const char *groups, char ret_path[PATH_MAX])
     bool found = false;
 
     while (file && !found && fgets(line, sizeof(line), file)) {
-        char *controllers = strchr(line, ':'), *path = controllers;
+        char *controllers = strchr(line, ':'), *path;
 
         line[strcspn(line, "\n")] = '\0';
         if (!controllers || !(path = strchr(++controllers, ':')))
@@ -47,7 +47,8 @@ static int own_pages_unkilled(const char *root, const char *path)
     if (!file)
         return -1;
     while (disabled < 0 && fgets(line, sizeof(line), file))
-        (void)sscanf(line, "oom_kill_disable %d", &disabled);
+        if (strncmp(line, "oom_kill_disable ", 17) == 0)
+            disabled = line[17] == '1';
     (void)fclose(file);
     return disabled;
 }
