@@ -83,8 +83,8 @@ void bounds_guard(struct bounds *b, redisReader *reader, size_t most)
     b->functions.createInteger = bounds_make_integer;
     b->functions.createNil = bounds_make_nil;
 #if HIREDIS_MAJOR >= 1
-    b->functions.createDouble = make_double;
-    b->functions.createBool = make_bool;
+    b->functions.createDouble = bounds_make_double;
+    b->functions.createBool = bounds_make_bool;
 #endif
     b->most = most;
     b->made = 0;

@@ -200,6 +200,19 @@ static void so_it_does_where_no_word_is_left(void **state)
     assert_true(released_in_s() > 19);
 }
 
+/* (!) All votes were void at once, V fell with them, and its agent ended: the guardians may not have killed it yet. */
+static void a_job_whose_v_fell_at_once_may_live(void **state)
+{
+    const double d_s[3] = {-100, -100, -1};
+
+    (void)state;
+    left_as = JOURNAL_ENDING; /* as lease_record_end() leaves it */
+    leave(true, HF_SLOT_LOST, d_s, -1);
+    assert_true(released_in_s() > 29);
+    assert_true(released_in_s() > 28);
+    assert_true(released_in_s() < 31); /* and no later each time */
+}
+
 /* All votes were void when it was lost, and the table that its guardians look at is out of reach. */
 static void without_that_table_the_ttl_bounds_it(void **state)
 {
@@ -522,6 +535,7 @@ static void a_longer_lease_keeps_its_v(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_job_whose_v_fell_at_once_may_live, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_job_lives_until_the_end_that_was_shown, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(so_it_does_where_no_word_is_left, set_up, tear_down),

@@ -368,15 +368,26 @@ static struct client *readopt_living_client(struct locks *locks,
     return client;
 }
 
+/* (!) The job of a lost lease may live until then, whatever happened to the votes: the agent that lost it left the keys to
+ * expire, too. Where V fell at once, with the votes, the guardians hear of it and kill no earlier than the agent that ends
+ * with it: then this host keeps the lock from others for as long as the keys would. */
+static hf_time readopt_lost_job_time(struct locks *locks, const struct record *rec, uint32_t slot,
+                                     hf_time now)
+{
+    hf_time latest = promise_latest(locks, &rec->id, &rec->state, slot);
+    hf_time keys_end = hf_time_add(now, hf_ms(rec->id.ttl_ms));
+
+    return rec->state.state == JOURNAL_ENDING ? hf_time_max(latest, keys_end) : latest;
+}
+
 /* When a lease that is over may be released; an instant in the past means now. */
-static hf_time readopt_release_time(struct locks *locks, const struct record *rec, uint32_t slot)
+static hf_time readopt_release_time(struct locks *locks, const struct record *rec, uint32_t slot,
+                                    hf_time now)
 {
     const struct journal_lease *state = &rec->state;
 
-    /* (!) The job may live until then, whatever happened to the votes: the agent that lost the lease left
-     * the keys to expire, too. */
     if (rec->id.who.run && state->slot_state == HF_SLOT_LOST)
-        return promise_latest(locks, &rec->id, &rec->state, slot);
+        return readopt_lost_job_time(locks, rec, slot, now);
     /* HELD: no release has left, and none may before the time that readopt_release_record() put there. Another table: the agent
      * may have been killed between ENDING and the check word, which is out of reach now. */
     if (state->state == JOURNAL_HELD || !locks->agent->warm)
@@ -398,8 +409,8 @@ static int readopt_complete(struct locks *locks, const struct record *rec, uint3
         event_not_readopted(locks->agent, slot, &rec->id, state, HF_EVENT_RELEASED, HF_LOSS_NONE);
     else if (state->slot_state == HF_SLOT_LOST)
         event_not_readopted(locks->agent, slot, &rec->id, state, HF_EVENT_LOST, state->reason);
-    rc = readopt_release_record(locks, rec, slot,
-                                hf_time_max(now, readopt_release_time(locks, rec, slot)), was_held);
+    rc = readopt_release_record(
+        locks, rec, slot, hf_time_max(now, readopt_release_time(locks, rec, slot, now)), was_held);
     if (rc == HF_OK && ended && locks->by_slot[slot] &&
         (holder = readopt_living_client(locks, &rec->id)))
         (void)ended_add(holder, locks->by_slot[slot], slot, state->generation);
