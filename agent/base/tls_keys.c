@@ -199,7 +199,8 @@ static int keys_prepare(struct tls_keys *keys)
         return HF_ENOMEM;
     /* (!) A server chooses the numbers of a finite-field exchange: 9999 bits keep a thread for a second and more. */
     if (SSL_CTX_set_cipher_list(keys->context, "ECDHE+AESGCM:ECDHE+CHACHA20") != 1 ||
-        SSL_CTX_set1_groups_list(keys->context, "X25519:P-256:P-384:P-521") != 1)
+        (SSL_CTX_set1_groups_list(keys->context, "X25519:P-256:P-384:P-521") != 1 &&
+         SSL_CTX_set1_groups_list(keys->context, "P-256:P-384:P-521") != 1)) /* FIPS */
         return HF_ENOMEM;
     SSL_CTX_set_verify(keys->context, SSL_VERIFY_PEER, NULL);
     SSL_CTX_set_session_cache_mode(keys->context, SSL_SESS_CACHE_OFF);

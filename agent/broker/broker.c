@@ -340,8 +340,11 @@ static bool broker_on_idle(void *arg)
 
     struct broker *b = arg;
     bool again = sessions_serve(b->clients);
+    unsigned active = b->clients->active_count;
 
     locks_step(b->locks);
+    again |= b->clients->active_count >
+             active; /* who was answered just now may ask again without a bell */
     nodes_send(b->nodes);
     sessions_wake(b->clients);
     return again;

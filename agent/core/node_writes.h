@@ -1,5 +1,5 @@
-/* Whether a node takes writes: what it answered to the last acquires, and to a write that changes
- * nothing, which agents send that take no locks (agent/redis/link_handshake.c). Pure.
+/* Whether a node takes writes: what it answered to the last acquires, and to the probe's writes that change
+ * nothing and its script, which agents send that take no locks (agent/redis/link_handshake.c). Pure.
  *
  * A node may be out of memory or of disk, may want more replicas, may have become a replica, or may
  * give our user too few rights. Such a node answers everything else and so looks well. It is still

@@ -104,7 +104,8 @@ struct link {
     redisAsyncContext *context; /* while CONNECTING, GREETING, UP */
     struct bounds bounds;
     ev_io reading, writing; /* without TLS */
-    struct loop_timer step; /* of `state`: connect timeout, telling the end, next attempt */
+    struct loop_timer
+        step; /* of `state`: connect timeout, the handshake, telling the end, next attempt */
     struct backoff backoff;
     struct backoff distance; /* in its place while `is_far`: the peer misbehaved */
     bool is_far;

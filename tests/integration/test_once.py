@@ -158,7 +158,8 @@ def skipped(run):
         assert again.rc == 0 and "it has run in this period: it was started 0." in again.err and not has_run(again), again
     quiet = run.start_holdfast("run", "--once-per", "1h", "--done-exit-code", "9", "job", "--", "false", agent=agents[1])
     assert quiet.wait() == 9 and quiet.err == "", quiet.err
-    assert not left_of(quiet) and run.show("job", agent=agents[1]) is None
+    wait_until(lambda: not left_of(quiet), what="both guardians are gone")
+    assert run.show("job", agent=agents[1]) is None
     assert has_run(tries(run, agents[0], name="other"))
     assert run.holdfast("run", "job", "--", "true", agent=agents[1]).rc == 0, "without the option it runs"
 

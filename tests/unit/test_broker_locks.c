@@ -776,6 +776,49 @@ static void the_wait_after_one_that_met_a_holder_is_tracked_at_once(void **state
 /* --- turns ------------------------------------------------------------------------------------ */
 
 /* So many names take the agent 200 ms to ask for. */
+/* (!) In one turn the last waiter goes and a new name wants a slot: what is known of the wait is not left to a name that is
+ * forgotten. */
+static void a_slot_whose_wait_ends_in_this_turn_is_given_away_in_the_next(void **state)
+{
+    (void)state;
+    config.capacity = 1;
+    wait_for(0, 1, "a");
+    all_say(VERDICT_TAKEN);
+    for (int i = 0; i < release_count; i++)
+        release_answered(i);
+    last_in_turn = NULL;
+    request_cancel(&sessions[0], 1);
+    wait_for(1, 2, "b");
+    assert_int_equal(answered(1, 2)->status, HF_EFULL);
+    last_in_turn = take_steps;
+    end_turn();
+    assert_null(LIST_FIRST(&sessions[1].waiters));
+    wait_for(1, 3, "b");
+    all_say(VERDICT_OK);
+    assert_int_equal(answered(1, 3)->status, HF_OK);
+}
+
+/* It waits for the next round of nobody: that wait is over. */
+static void who_comes_as_the_last_one_goes_begins_anew(void **state)
+{
+    int before;
+
+    (void)state;
+    wait_for(0, 1, "a");
+    all_say(VERDICT_TAKEN);
+    for (int i = 0; i < release_count; i++)
+        release_answered(i);
+    before = links[0].asked;
+    last_in_turn = NULL;
+    request_cancel(&sessions[0], 1);
+    wait_for(1, 2, "a");
+    last_in_turn = take_steps;
+    end_turn();
+    assert_int_equal(links[0].asked, before + 1);
+    all_say(VERDICT_OK);
+    assert_int_equal(answered(1, 2)->status, HF_OK);
+}
+
 /* The next name after number `*i` that falls on place 0 of the table's index. */
 static void name_that_collides(uint32_t *i, char name[32])
 {
@@ -1947,6 +1990,8 @@ int main(void)
         ROW(of_more_than_there_are_rows_the_oldest_are_shown),
         ROW(the_agents_end_has_short_holds_adopted),
         ROW(progress_without_room_is_told_later),
+        ROW(a_slot_whose_wait_ends_in_this_turn_is_given_away_in_the_next),
+        ROW(who_comes_as_the_last_one_goes_begins_anew),
         ROW(whoever_has_all_places_of_a_name_does_not_hide_it),
         ROW(a_crowd_that_goes_costs_as_much_as_it_counts),
         ROW(so_does_a_crowd_whose_time_is_up),

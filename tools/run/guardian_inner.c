@@ -398,6 +398,7 @@ _Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *ti
         say("%s: cannot prepare the second guardian: %s", g->plan->name, guardian_problem(errno));
         inner_end_without_job(g, EXIT_FAILED);
     }
+    inner_own_pages(g); /* before the lock is judged: it may take its time */
     if (guardian_judge(g, timeline_now_ns()) != TIMELINE_HELD) {
         say("%s: the lock was lost before the job was started", g->plan->name);
         inner_end_without_job(g, EXIT_LOST);
@@ -408,7 +409,6 @@ _Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *ti
             "outlive the lock; run it under "
             "'systemd-run --user --scope', or with --no-new-privs",
             g->plan->name);
-    inner_own_pages(g);
     if (!due_now(g, &code))
         inner_end_not_due(g, code);
     /* (!) Nothing waits from here to the job's start: the nodes have its time by now. */

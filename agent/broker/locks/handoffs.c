@@ -1,5 +1,5 @@
-/* The broker's part of a hand-off: choosing the next holder, and the outcome. agent/record/handoff.h has the order
- * and its reason. */
+/* The broker's part of a hand-off: choosing the next holder. The outcome is in ends.c; agent/record/handoff.h has the
+ * order and its reason. */
 #include "agent/broker/locks/handoffs.h"
 #include "agent/base/thread_role.h"
 #include "agent/broker/locks/orders.h"
@@ -19,9 +19,7 @@
 #include <string.h>
 
 #include "agent/base/clock.h"
-#include "agent/base/random.h"
 #include "agent/core/fence.h"
-#include "agent/record/events.h"
 #include "shm/assert.h"
 #include "shm/status.h"
 

@@ -98,6 +98,7 @@ void resource_touch(struct resource *r, enum touch how)
     if (!r->work->touched)
         TAILQ_INSERT_TAIL(&locks->touched, r->work, touched_link);
     r->work->touched |= (uint8_t)how;
+    resource_rouse(r); /* (!) its slot is no other name's before the step */
 }
 
 /* --- names ------------------------------------------------------------------------------------ */
@@ -194,7 +195,7 @@ static void resource_free(struct resource *r)
 static bool resource_in_use(const struct resource *r)
 {
     return resource_lease(r) || r->work->round || r->work->granted || r->work->handoff ||
-           r->undoing || !TAILQ_EMPTY(&r->work->waiters);
+           r->undoing || !TAILQ_EMPTY(&r->work->waiters) || r->work->waited || r->work->touched;
 }
 
 static void resource_forget(struct resource *r)

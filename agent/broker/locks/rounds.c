@@ -260,7 +260,7 @@ static void round_undo(struct round *round, int failure) IN_BROKER_THREAD
                                                             &r->work->failures, random_u32())));
     }
     round_settle(round);
-    /* After a cancel the caller kicks, when the waiter has left the queue. */
+    /* After a cancel the caller touches it, when the waiter has left the queue. */
     if (w && !r->undoing)
         resource_touch(r, TOUCH_CHANGED);
 }

@@ -241,6 +241,12 @@ void step_join(struct waiter *w)
     hf_time now = clock_now();
     char text[184];
 
+    /* Nobody waited any more a moment ago, and the step for that is still to come: this is a new wait. */
+    if (w == TAILQ_FIRST(&r->work->waiters) && !TAILQ_NEXT(w, queue) && !r->work->round) {
+        wakeups_forget(r);
+        loop_timer_cancel(locks->loop, &r->work->retry);
+    }
+
     if (r->undoing && hf_time_before(now, r->work->barred_until)) {
         step_say_barred(r, now, text, sizeof(text));
         waiter_hear_held_at(w, 0, text);

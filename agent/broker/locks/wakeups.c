@@ -225,8 +225,7 @@ static void wakeups_on_turn(struct loop_timer *timer, hf_time now)
         (void)loop_timer_set(wakeups->locks->loop, timer, turns_next(&wakeups->locks->turns, now));
 }
 
-/* More is known, so the next step may be another. It is not taken from here: it may end other names that
- * are waited for. */
+/* More is known, so the next step may be another. */
 static void wakeups_think_again(struct waited *w, hf_time now)
 {
     if (w->resource && heap_has(&w->resource->work->retry.item))
