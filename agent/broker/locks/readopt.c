@@ -182,8 +182,9 @@ static bool readopt_keep_text(struct locks *locks, struct resource *r)
     return text->same;
 }
 
-/* The slot of a lease that is not readopted: it shows every reader that the lease is over. */
-static void readopt_slot_over(struct locks *locks, uint32_t slot, bool was_held)
+/* The slot of a lease that is not readopted: it shows every reader that the lease is over. `lost`: why it was; NONE: it was
+ * not. */
+static void readopt_slot_over(struct locks *locks, uint32_t slot, enum hf_loss_reason lost)
 {
     const struct old_text *text = &locks->old_texts[slot];
     struct resource *r = locks->by_slot[slot];
@@ -195,8 +196,7 @@ static void readopt_slot_over(struct locks *locks, uint32_t slot, bool was_held)
     if (r && !r->has_text)
         (void)readopt_keep_text(locks, r);
     if (r && r->has_text) {
-        hf_slot_end(s, was_held ? HF_SLOT_LOST : HF_SLOT_ENDED,
-                    was_held ? HF_LOSS_RESTART : HF_LOSS_NONE);
+        hf_slot_end(s, lost != HF_LOSS_NONE ? HF_SLOT_LOST : HF_SLOT_ENDED, lost);
         return;
     }
     hf_slot_clear(s);
@@ -217,9 +217,9 @@ static hf_dur readopt_attempt_of(const struct locks *locks, hf_dur ttl)
 }
 
 /* Release only: an unfinished round or release, or a lease that is over. Not before `at`: until then the
- * journal keeps the lease, as lost, for the agent after this one. `was_held`: its slot still says so. */
+ * journal keeps the lease, as lost, for the agent after this one. `lost`: as its slot is to say. */
 static int readopt_release_record(struct locks *locks, const struct record *rec, uint32_t slot,
-                                  hf_time at, bool was_held)
+                                  hf_time at, enum hf_loss_reason lost)
 {
     struct journal_lease over = rec->state;
     struct journal_lease free_record = {.state = JOURNAL_FREE, .generation = rec->state.generation};
@@ -228,7 +228,7 @@ static int readopt_release_record(struct locks *locks, const struct record *rec,
     int rc = HF_OK;
 
     over.state = hf_time_before(clock_now(), at) ? JOURNAL_HELD : JOURNAL_ENDING;
-    if (over.slot_state < HF_SLOT_LOST && (was_held || over.state == JOURNAL_HELD)) {
+    if (over.slot_state < HF_SLOT_LOST && (lost != HF_LOSS_NONE || over.state == JOURNAL_HELD)) {
         over.slot_state = HF_SLOT_LOST;
         over.reason = HF_LOSS_RESTART;
     }
@@ -243,7 +243,7 @@ static int readopt_release_record(struct locks *locks, const struct record *rec,
         rc = resource_at(locks, rec->id.name, rec->id.name_len, slot, &r);
     if (rc == HF_OK && !resource_work(r))
         rc = HF_ENOMEM;
-    readopt_slot_over(locks, slot, was_held);
+    readopt_slot_over(locks, slot, lost);
     if (rc < 0 ||
         config_key(locks->config, rec->id.name, rec->id.name_len, l->key, &l->key_len) < 0) {
         free(l);
@@ -401,7 +401,9 @@ static int readopt_complete(struct locks *locks, const struct record *rec, uint3
 {
     const struct journal_lease *state = &rec->state;
     bool ended = state->slot_state == HF_SLOT_ENDED;
-    bool was_held = state->state == JOURNAL_HELD && !ended;
+    enum hf_loss_reason lost = state->slot_state == HF_SLOT_LOST        ? state->reason
+                               : state->state == JOURNAL_HELD && !ended ? HF_LOSS_RESTART
+                                                                        : HF_LOSS_NONE;
     struct client *holder;
     int rc;
 
@@ -410,7 +412,7 @@ static int readopt_complete(struct locks *locks, const struct record *rec, uint3
     else if (state->slot_state == HF_SLOT_LOST)
         event_not_readopted(locks->agent, slot, &rec->id, state, HF_EVENT_LOST, state->reason);
     rc = readopt_release_record(
-        locks, rec, slot, hf_time_max(now, readopt_release_time(locks, rec, slot, now)), was_held);
+        locks, rec, slot, hf_time_max(now, readopt_release_time(locks, rec, slot, now)), lost);
     if (rc == HF_OK && ended && locks->by_slot[slot] &&
         (holder = readopt_living_client(locks, &rec->id)))
         (void)ended_add(holder, locks->by_slot[slot], slot, state->generation);
@@ -517,7 +519,7 @@ static int readopt_decide(struct locks *locks, const struct record *rec, uint32_
         over = promise_latest(locks, &rec->id, &rec->state, slot);
     else if (!locks->agent->warm || unseen)
         over = validity_latest(rec->state.d, locks->n);
-    return readopt_release_record(locks, rec, slot, hf_time_max(now, over), true);
+    return readopt_release_record(locks, rec, slot, hf_time_max(now, over), HF_LOSS_RESTART);
 }
 
 /* Descriptors that the agent needs before any client has them: ghosts do without a watch rather than use
@@ -566,7 +568,7 @@ int readopt(struct locks *locks) BEFORE_OR_AFTER_THREADS
             /* Neither half can be believed: nothing can be released for it, but nobody may rely on
              * it either. */
             log_error("journal record %u cannot be read; its key expires by its TTL", slot);
-            readopt_slot_over(locks, slot, true);
+            readopt_slot_over(locks, slot, HF_LOSS_RESTART);
             continue;
         }
         validity_drop(rec.state.d, locks->n, locks->config->counting);
