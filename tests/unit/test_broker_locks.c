@@ -776,8 +776,8 @@ static void the_wait_after_one_that_met_a_holder_is_tracked_at_once(void **state
 /* --- turns ------------------------------------------------------------------------------------ */
 
 /* So many names take the agent 200 ms to ask for. */
-/* (!) In one turn the last waiter goes and a new name wants a slot: what is known of the wait is not left to a name that is
- * forgotten. */
+/* (!) In one turn the last waiter goes, the lease ends, and a new name wants a slot: what is known of the wait is not left to a
+ * name that is forgotten. */
 static void a_slot_whose_wait_ends_in_this_turn_is_given_away_in_the_next(void **state)
 {
     (void)state;
@@ -786,16 +786,22 @@ static void a_slot_whose_wait_ends_in_this_turn_is_given_away_in_the_next(void *
     all_say(VERDICT_TAKEN);
     for (int i = 0; i < release_count; i++)
         release_answered(i);
+    wait_for(1, 2, "a");
+    try_for(2, 3, "a"); /* has the next round begin, for the first */
+    all_say(VERDICT_OK);
+    assert_int_equal(answered(0, 1)->status, HF_OK);
+    pass((int)SHORT_HOLD_MS);
+    was_posted(MSG_GRANTED);
     last_in_turn = NULL;
-    request_cancel(&sessions[0], 1);
-    wait_for(1, 2, "b");
-    assert_int_equal(answered(1, 2)->status, HF_EFULL);
+    request_cancel(&sessions[1], 2);
+    ends(lease_of("a"));
+    wait_for(1, 4, "b");
+    assert_int_equal(answered(1, 4)->status, HF_EFULL);
     last_in_turn = take_steps;
     end_turn();
-    assert_null(LIST_FIRST(&sessions[1].waiters));
-    wait_for(1, 3, "b");
+    wait_for(1, 5, "b");
     all_say(VERDICT_OK);
-    assert_int_equal(answered(1, 3)->status, HF_OK);
+    assert_int_equal(answered(1, 5)->status, HF_OK);
 }
 
 /* It waits for the next round of nobody: that wait is over. */

@@ -97,7 +97,7 @@ void grant_ended(struct locks *locks, struct lease *lease)
     client_signal(c, told);
     client_settle(c);
     locks->owner.name_over(locks->owner.arg, r->name, r->name_len);
-    resource_rest(r);
+    resource_rest(r); /* most often nobody waits, and no step is due */
     waiters_let_go(r);
     resource_touch(r, TOUCH_CHANGED);
 }

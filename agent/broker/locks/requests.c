@@ -273,9 +273,10 @@ void request_acquire(struct locks *locks, struct session *s, const struct hf_req
         loop_timer_set(locks->loop, &w->timer, w->deadline);
     /* The other waiters know of the lease: to tell all of them each time would be much talk. */
     if (drains_stands(locks)) {
-        waiter_hear_drained(w);
+        drains_explain(locks, text);
+        waiter_hear(w, 0, HF_EDRAINED, text);
     } else if (lease) {
-        waiter_hear_held(w);
+        waiter_hear(w, 0, HF_EBUSY, "");
     } else {
         step_join(w);
     }

@@ -20,12 +20,9 @@
 static void step_stall(struct resource *r, hf_time now) IN_BROKER_THREAD
 {
     struct locks *locks = resource_locks(r);
-    struct waiter *w, *next;
-    uint32_t place = 0;
+    struct waiter *w;
     char text[184];
-    bool settling = nodes_settling(locks->nodes, now);
 
-    nodes_explain(locks->nodes, now, text, sizeof(text));
     hf_assert(!r->idle, "slot %u", (unsigned)r->slot);
     if (!r->stalled) {
         r->stalled = true;
@@ -33,16 +30,13 @@ static void step_stall(struct resource *r, hf_time now) IN_BROKER_THREAD
     }
     if (!heap_has(&locks->stalled_timer.item))
         loop_timer_set(locks->loop, &locks->stalled_timer, hf_time_add(now, hf_ms(200)));
-    for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
-        next = TAILQ_NEXT(w, queue);
-        w->last_failure = HF_ENOQUORUM;
-        if (settling)
-            continue;
-        if (waiter_tries(w))
-            waiter_fail(w, HF_ENOQUORUM, text);
-        else
-            waiter_progress(w, ++place, HF_ENOQUORUM, text);
+    if (nodes_settling(locks->nodes, now)) {
+        TAILQ_FOREACH (w, &r->work->waiters, queue)
+            w->last_failure = HF_ENOQUORUM;
+        return;
     }
+    nodes_explain(locks->nodes, now, text, sizeof(text));
+    waiters_hear_all(r, HF_ENOQUORUM, text);
 }
 
 /* Of one that came to a name that is stalled already. */
@@ -55,24 +49,18 @@ static void step_hear_stalled(struct waiter *w, hf_time now) IN_BROKER_THREAD
     if (nodes_settling(nodes, now))
         return;
     nodes_explain(nodes, now, text, sizeof(text));
-    if (waiter_tries(w))
-        waiter_fail(w, HF_ENOQUORUM, text);
-    else
-        waiter_progress(w, 0, HF_ENOQUORUM, text);
+    waiter_hear(w, 0, HF_ENOQUORUM, text);
 }
 
 /* No round begins, whoever may have the lock. */
 static void step_hear_drained(struct resource *r) IN_BROKER_THREAD
 {
-    struct waiter *w, *next;
-    uint32_t place = 0;
+    char text[DRAINS_TEXT];
 
     loop_timer_cancel(resource_locks(r)->loop, &r->work->retry);
     wakeups_forget(r);
-    for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
-        next = TAILQ_NEXT(w, queue);
-        waiter_hear_drained_at(w, waiter_tries(w) ? 0 : ++place);
-    }
+    drains_explain(resource_locks(r), text);
+    waiters_hear_all(r, HF_EDRAINED, text);
 }
 
 /* A lease of an earlier agent is over, but its holder may rely on it for some time yet. */
@@ -88,7 +76,7 @@ static void step_hear_barred(struct resource *r, hf_time now) IN_BROKER_THREAD
     char text[184];
 
     step_say_barred(r, now, text, sizeof(text));
-    waiters_hear_held(r, text);
+    waiters_hear_all(r, HF_EBUSY, text);
 }
 
 /* Tells a waiter that joins others for another host's lock: the next round may be far off. */
@@ -101,7 +89,7 @@ static void step_hear_of_others(struct waiter *w) IN_BROKER_THREAD
         return;
     w->holder = before->holder;
     w->holder_at = before->holder_at;
-    waiter_hear_held(w);
+    waiter_hear(w, 0, HF_EBUSY, "");
 }
 
 /* --- one name --------------------------------------------------------------------------------- */
@@ -161,8 +149,6 @@ static void step_go(struct resource *r, hf_time now) IN_BROKER_THREAD
     enum name_step step = name_step(&facts);
 
     resource_unstall(r);
-    if (step >= NAME_BARRED)
-        resource_rouse(r);
     hf_assert(step < NAME_BARRED || (!r->work->handoff && !r->work->short_hold && !r->holder),
               "slot %u, handed over or held without a lease", (unsigned)r->slot);
     switch (step) {
@@ -170,7 +156,7 @@ static void step_go(struct resource *r, hf_time now) IN_BROKER_THREAD
         step_hear_drained(r);
         break;
     case NAME_HELD:
-        waiters_hear_held(r, "");
+        waiters_hear_all(r, HF_EBUSY, "");
         break;
     case NAME_REST:
         loop_timer_cancel(locks->loop, &r->work->retry);
@@ -249,7 +235,7 @@ void step_join(struct waiter *w)
 
     if (r->undoing && hf_time_before(now, r->work->barred_until)) {
         step_say_barred(r, now, text, sizeof(text));
-        waiter_hear_held_at(w, 0, text);
+        waiter_hear(w, 0, HF_EBUSY, text);
     } else if (r->stalled && !r->undoing && !*nodes_fleet_text(locks->nodes) &&
                nodes_voting(locks->nodes, now) < locks->q) {
         step_hear_stalled(w, now);

@@ -176,7 +176,6 @@ void waiter_fail(struct waiter *w, int status, const char *text)
                    w->last_failure == HF_EDRAINED ? HF_EDRAINED : status);
     waiter_free(w);
     session_answer(s, &answer);
-    resource_rest(r);
 }
 
 /* Not counted beyond a thousand: only people read it. */
@@ -192,7 +191,10 @@ static uint32_t waiter_place_of(const struct waiter *w)
     return place;
 }
 
-void waiter_progress(struct waiter *w, uint32_t place, int reason, const char *text)
+/* Tells it unless it knows; where changes are many, not of each one. `place`: in the queue, from 1; 0 if the caller has not
+ * counted. */
+static void waiter_progress(struct waiter *w, uint32_t place, int reason,
+                            const char *text) IN_BROKER_THREAD
 {
     struct locks *locks = resource_locks(w->resource);
     const struct lease *lease = resource_lease(w->resource);
@@ -266,49 +268,26 @@ void waiters_let_go(struct resource *r)
     }
 }
 
-/* `place`: as for waiter_progress(). */
-void waiter_hear_held_at(struct waiter *w, uint32_t place, const char *text) IN_BROKER_THREAD
+void waiter_hear(struct waiter *w, uint32_t place, int failure, const char *text)
 {
-    w->contended = true;
-    w->last_failure = HF_EBUSY;
+    w->contended |= failure == HF_EBUSY;
+    w->last_failure = failure;
     if (waiter_tries(w))
-        waiter_fail(w, HF_EBUSY, text);
+        waiter_fail(w, failure, text);
     else
-        waiter_progress(w, place, HF_EBUSY, text);
-}
-
-void waiter_hear_held(struct waiter *w)
-{
-    waiter_hear_held_at(w, 0, "");
+        waiter_progress(w, place, failure, text);
 }
 
 /* Tries are answered: whoever is left has its place. */
-void waiters_hear_held(struct resource *r, const char *text) IN_BROKER_THREAD
+void waiters_hear_all(struct resource *r, int failure, const char *text)
 {
     struct waiter *w, *next;
     uint32_t place = 0;
 
     for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
         next = TAILQ_NEXT(w, queue);
-        waiter_hear_held_at(w, waiter_tries(w) ? 0 : ++place, text);
+        waiter_hear(w, waiter_tries(w) ? 0 : ++place, failure, text);
     }
-}
-
-void waiter_hear_drained_at(struct waiter *w, uint32_t place) IN_BROKER_THREAD
-{
-    char text[DRAINS_TEXT];
-
-    drains_explain(resource_locks(w->resource), text);
-    w->last_failure = HF_EDRAINED;
-    if (waiter_tries(w))
-        waiter_fail(w, HF_EDRAINED, text);
-    else
-        waiter_progress(w, place, HF_EDRAINED, text);
-}
-
-void waiter_hear_drained(struct waiter *w)
-{
-    waiter_hear_drained_at(w, 0);
 }
 
 void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *holder,

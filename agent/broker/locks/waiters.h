@@ -67,17 +67,10 @@ void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *
                   hf_time round_began, const char *text) IN_BROKER_THREAD;
 /* A node told how long the key of a holder without a record will stand there. */
 void waiters_hear_left(struct resource *r, int64_t pttl_ms, hf_time now);
-/* Tells it unless it knows; where changes are many, not of each one. `place`: in the queue, from 1; 0 if the caller has not
- * counted. */
-void waiter_progress(struct waiter *w, uint32_t place, int reason,
-                     const char *text) IN_BROKER_THREAD;
-/* It waits for a lease of this host: a try is answered, the others are told who has it. */
-void waiter_hear_held(struct waiter *w) IN_BROKER_THREAD;
-void waiter_hear_held_at(struct waiter *w, uint32_t place, const char *text) IN_BROKER_THREAD;
-void waiters_hear_held(struct resource *r, const char *text) IN_BROKER_THREAD;
-/* The agent is drained: a try is answered, the others are told. */
-void waiter_hear_drained(struct waiter *w) IN_BROKER_THREAD;
-void waiter_hear_drained_at(struct waiter *w, uint32_t place) IN_BROKER_THREAD;
+/* It waits for something, and `failure` says what: HF_EBUSY, HF_ENOQUORUM, HF_EDRAINED. A try is answered with it, another
+ * is told. `place`: in the queue, from 1; 0 if the caller has not counted. */
+void waiter_hear(struct waiter *w, uint32_t place, int failure, const char *text) IN_BROKER_THREAD;
+void waiters_hear_all(struct resource *r, int failure, const char *text) IN_BROKER_THREAD;
 static inline bool waiter_tries(const struct waiter *w)
 {
     return w->deadline.ns == HF_TIME_PAST.ns;
