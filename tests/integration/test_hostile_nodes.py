@@ -31,6 +31,15 @@ def processor_time(process):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+@contextlib.contextmanager
+def beside(run, *does, ttl="3s", **more):
+    """An agent of three nodes, of which the third does what is said (hostile_node.py)."""
+    run.redis(3, tcp=True)
+    run.found()
+    with HostileNode(run.nodes[2].address, *does, **more) as hostile:
+        yield hostile, run.agent(nodes=[*run.nodes[:2], hostile.spec(run.nodes[2])], ttl=ttl, wait=False).wait_ready()
+
+
 def locks_well(run, agent=None):
     holder = run.holder(agent)
     holder.acquire("job")
@@ -43,10 +52,7 @@ def locks_well(run, agent=None):
 
 
 def endless(run, does, command="EVALSHA"):
-    run.redis(3, tcp=True)
-    run.found()
-    with HostileNode(run.nodes[2].address, does, command) as hostile:
-        agent = run.agent(nodes=[*run.nodes[:2], hostile.spec(run.nodes[2])], ttl="3s", wait=False).wait_ready()
+    with beside(run, does, command) as (hostile, agent):
         before = resident(agent)
         locks_well(run)
         wait_until(lambda: hostile.begun, what="it begins")
@@ -76,10 +82,7 @@ def notice_without_end(run):
 
 @scenario("notices without end: the agent reads few of them, ends the connection, tells it once, and locks go on", sanitizers=False)
 def flood_of_notices(run):
-    run.redis(3, tcp=True)
-    run.found()
-    with HostileNode(run.nodes[2].address, "flood", "SUBSCRIBE") as hostile:
-        agent = run.agent(nodes=[*run.nodes[:2], hostile.spec(run.nodes[2])], ttl="3s", wait=False).wait_ready()
+    with beside(run, "flood", "SUBSCRIBE") as (hostile, agent):
         wait_until(lambda: hostile.begun, what="it begins")
         began, used = time.monotonic(), processor_time(agent)
         time.sleep(4)
@@ -158,10 +161,7 @@ def listing_of_ever_more(run):
 @scenario("a node that hangs up at each acquire is tried again ever later, tells little in the log, and pushes nothing out of the history",
           sanitizers=False)
 def hangs_up(run):
-    run.redis(3, tcp=True)
-    run.found()
-    with HostileNode(run.nodes[2].address, "hang up") as hostile:
-        agent = run.agent(nodes=[*run.nodes[:2], hostile.spec(run.nodes[2])], ttl="3s", wait=False).wait_ready()
+    with beside(run, "hang up") as (hostile, agent):
         wait_node(run, "n3", state="up")
         assert run.holdfast("drain").rc == 0 and run.holdfast("undrain").rc == 0
         began = time.monotonic()
@@ -174,10 +174,7 @@ def hangs_up(run):
 
 @scenario("a node on which no script runs is not shown as one that votes, though plain commands do", sanitizers=False)
 def no_scripts(run):
-    run.redis(3, tcp=True)
-    run.found()
-    with HostileNode(run.nodes[2].address, "error") as hostile:
-        run.agent(nodes=[*run.nodes[:2], hostile.spec(run.nodes[2])], ttl="3s", wait=False).wait_ready()
+    with beside(run, "error") as (hostile, _):
         wait_node(run, "n3", state="up")
         hostile.bad = True
         wait_node(run, "n3", state="unwritable")
@@ -189,10 +186,7 @@ def no_scripts(run):
 
 @scenario("a vote whose answer has another record's digest does not count", sanitizers=False)
 def another_record(run):
-    run.redis(3, tcp=True)
-    run.found()
-    with HostileNode(run.nodes[2].address, "record") as hostile:
-        run.agent(nodes=[*run.nodes[:2], hostile.spec(run.nodes[2])], ttl="30s", wait=False).wait_ready()
+    with beside(run, "record", ttl="30s") as (hostile, _):
         run.nodes[0].sigstop()
         assert run.holdfast("run", "-w", "5s", "before", "true").rc == 0
         hostile.bad = True
@@ -209,10 +203,7 @@ def ever_earlier(run):
         stats = run.nodes[2].cmd("INFO", "commandstats").decode()
         return int(re.search(r"cmdstat_evalsha:calls=(\d+)", stats).group(1))
 
-    run.redis(3, tcp=True)
-    run.found()
-    with HostileNode(run.nodes[2].address, "earlier") as hostile:
-        run.agent(nodes=[*run.nodes[:2], hostile.spec(run.nodes[2])], ttl="3s", wait=False).wait_ready()
+    with beside(run, "earlier") as (hostile, _):
         wait_node(run, "n3", state="up")
         holder = run.holder()
         for i in range(3):
@@ -281,10 +272,7 @@ def findings(run):
 
 @scenario("a node that shows the last fence of all: nobody is raised to it, fences rise with the clock, and doctor tells")
 def fence_beyond_belief(run):
-    run.redis(3, tcp=True)
-    run.found()
-    with HostileNode(run.nodes[2].address, "fence", fence=LAST) as hostile:
-        agent = run.agent(nodes=[*run.nodes[:2], hostile.spec(run.nodes[2])], ttl="3s", wait=False).wait_ready()
+    with beside(run, "fence", fence=LAST) as (hostile, agent):
         wait_node(run, "n3", state="up")
         holder, last = run.holder(), 0
         for _ in range(5):

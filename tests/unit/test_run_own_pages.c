@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "tests/support/scratch.h"
 #include "tools/run/own_pages.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -162,7 +163,8 @@ static void without_an_oom_killer_they_are_asked_for_at_once(void **state)
     char command[128];
 
     (void)state;
-    snprintf(folder, sizeof(folder), "/tmp/hf-test-pages-%d", (int)getpid());
+    scratch_path(folder, sizeof(folder));
+    assert_non_null(mkdtemp(folder));
     snprintf(command, sizeof(command), "mkdir -p %s/a/b", folder);
     assert_int_equal(system(command), 0);
     assert_false(at_once("0::/user.slice\n")); /* v2 always has one */
