@@ -12,12 +12,12 @@
 
 #include "agent/base/clock.h"
 #include "agent/config/config.h"
-#include "agent/record/fleet_shown.h"
-#include "agent/record/journal.h"
-#include "agent/record/lease.h"
-#include "agent/record/mailbox.h"
-#include "agent/record/node_records.h"
-#include "shm/drained.h"
+#include "agent/state/fleet_shown.h"
+#include "agent/state/journal.h"
+#include "agent/state/lease.h"
+#include "agent/state/mailbox.h"
+#include "agent/state/node_records.h"
+#include "shm/table_notes.h"
 #include "agent/core/share.h"
 #include "shm/table.h"
 
@@ -32,7 +32,7 @@ struct asked {
 
 struct agent {
     /* As at the start, for what a reload cannot change; any thread. The rooms of the broker and the renewal
-     * thread have pointers of their own to the one in force (agent/record/config_order.h). */
+     * thread have pointers of their own to the one in force (agent/state/mailbox.h). */
     const struct config *config;
     struct hf_table table; /* each slot and row has one writing thread at a time */
     char shm_name[HF_TABLE_NAME_MAX];
@@ -40,7 +40,7 @@ struct agent {
     _Atomic uint64_t event_number; /* of the last event */
     struct asked asked[64];        /* the renewal thread's: the last ones, from asked_next on */
     unsigned asked_next;
-    /* Of the history (agent/record/events.c): of nodes, the broker's; of losses, the renewal thread's. */
+    /* Of the history (agent/state/events.c): of nodes, the broker's; of losses, the renewal thread's. */
     struct shares node_shares, loss_shares;
     struct journal *journal;
     struct node_records *node_records;

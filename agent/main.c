@@ -14,13 +14,11 @@
 #include "agent/base/clock.h"
 #include "agent/base/failure.h"
 #include "agent/base/log.h"
-#include "agent/base/real_time.h"
 #include "agent/base/thread.h"
-#include "agent/base/thread_role.h"
 #include "agent/broker/broker.h"
 #include "agent/check/check.h"
 #include "agent/config/config_report.h"
-#include "agent/config/config_secrets.h"
+#include "agent/config/config.h"
 #include "agent/dev/dev.h"
 #include "agent/process/confine.h"
 #include "agent/process/control.h"
@@ -29,15 +27,16 @@
 #include "agent/process/reload.h"
 #include "agent/process/singleton.h"
 #include "agent/process/supervise.h"
-#include "agent/record/fleet_start.h"
-#include "agent/record/stores.h"
+#include "agent/state/fleet_memory.h"
+#include "agent/state/stores.h"
 #include "agent/renewal/renewal.h"
-#include "shm/last_words.h"
+#include "shm/table_notes.h"
 #include "shm/status.h"
-#include "shm/streams.h"
+#include "shm/process.h"
 #include "shm/wire.h"
 
-#define HOLD_BACK_S 5
+#define HOLD_BACK_S    5
+#define HOLD_BACK_SOON 1 /* s: for what another program may be writing */
 
 enum exit_code {
     EXIT_UNAVAILABLE = 69, /* --dev: no redis-server */
@@ -129,8 +128,9 @@ error_control:
 error_renewal:
     main_stop_renewal(agent);
 error:
-    log_error("cannot %s in %s: %s", what, dir,
-              rc == HF_ESYS ? strerror(errno) : hf_status_text(rc));
+    log_error("cannot %s in %s: %s%s", what, dir,
+              rc == HF_ESYS ? strerror(errno) : hf_status_text(rc),
+              rc == HF_ESYS && errno == ENOSPC ? "; free an inode there: df -i" : "");
     return rc;
 }
 
@@ -234,7 +234,7 @@ static int main_run(struct start *s)
     char why[1024];
     int rc;
 
-    is_main_thread();
+    ASSERT_MAIN_THREAD();
     rcu_register_thread();
     if (s->now->lock_memory && !s->began.again && real_time_lock_memory(why, sizeof(why)) < 0)
         log_warn("%s; the agent goes on without it", why);
@@ -280,13 +280,8 @@ static int main_run_by_records(struct start *s)
         s->config->reset_fleet = s->config->assume_fresh = false;
     } while (s->again && code == EXIT_SUCCESS);
     control_drop(&s->control);
-    if (s->listener) { /* this start has failed before it listened */
-        char path[600];
-
+    if (s->listener) /* this start has failed before it listened */
         close(s->listener);
-        snprintf(path, sizeof(path), "%.590s/sock", s->singleton.dir);
-        (void)unlink(path);
-    }
     return code;
 }
 
@@ -302,18 +297,19 @@ static int main_run_dev(void *arg)
 
 /* A service manager starts the agent again at once, for leases lapse meanwhile. Where something is in its way (a table or a
  * directory of somebody else, another agent) that would be ten starts a second, and as many lines in the log. */
-static void main_hold_back(void)
+static void main_hold_back(int seconds)
 {
-    const struct timespec pause = {.tv_sec = HOLD_BACK_S};
+    const struct timespec pause = {.tv_sec = seconds};
     sigset_t ends;
 
     if (!notify_is_wanted())
         return;
-    log_info("the next start is in %d s: this one was refused", HOLD_BACK_S);
+    log_info("the next start is in %d s: this one was refused", seconds);
     notify_send("STATUS=Refused to start, see its log; the next start is in some seconds");
     sigemptyset(&ends);
     sigaddset(&ends, SIGTERM);
     sigaddset(&ends, SIGINT);
+    (void)sigprocmask(SIG_BLOCK, &ends, NULL); /* it may be early */
     (void)sigtimedwait(&ends, NULL, &pause);
 }
 
@@ -334,9 +330,11 @@ static int main_start(struct config *config, const struct host *host,
         goto error;
     rc = stores_refuse_second(config, NULL, why, sizeof(why));
     if (rc < 0) {
-        singleton_release(&s.singleton, true);
+        singleton_release(&s.singleton, !s.singleton.found);
         goto error;
     }
+    /* (!) A start that fails before it knows leaves what it found. */
+    s.left = s.singleton.found && !config->ephemeral;
     dev_clean(s.singleton.dir);
     if (config->ephemeral)
         rc = dev_run(config, s.singleton.dir, main_run_dev, &s, &code, why, sizeof(why));
@@ -346,18 +344,18 @@ static int main_start(struct config *config, const struct host *host,
     if (rc < 0)
         goto error;
     if (s.refused)
-        main_hold_back();
+        main_hold_back(HOLD_BACK_S);
     return code;
 
 error:
     log_error("%s", why);
     if (rc == HF_EBUSY || rc == HF_EPERM)
-        main_hold_back();
+        main_hold_back(HOLD_BACK_S);
     return main_exit_code_of(rc);
 }
 
-/* The first fault: --check-config tells all of them. */
-static void main_say_fault(const struct config_report *report, int rc)
+/* Says the first fault (--check-config tells all of them), and returns the exit code. */
+static int main_refuse(const struct config_report *report, int rc)
 {
     char text[sizeof(report->file) + sizeof(report->faults[0].text)];
     int more = report->fault_count - 1;
@@ -370,6 +368,9 @@ static void main_say_fault(const struct config_report *report, int rc)
         log_say("%s (and %d more: --check-config FILE shows all)", text, more);
     else
         log_say("%s", text);
+    if (report->exit == EXIT_SYSTEM)
+        main_hold_back(HOLD_BACK_SOON);
+    return report->exit;
 }
 
 int main(int argc, char **argv)
@@ -393,10 +394,8 @@ int main(int argc, char **argv)
     }
     log_init(config.log_level);
     failure_hear();
-    if (rc < 0) {
-        main_say_fault(&report, rc);
-        return report.exit;
-    }
+    if (rc < 0)
+        return main_refuse(&report, rc);
     if (host_read(&host, why, sizeof(why)) < 0) {
         log_error("%s", why);
         return EXIT_SYSTEM;

@@ -26,7 +26,8 @@ add_compile_options("$<$<COMPILE_LANG_AND_ID:C,Clang,AppleClang>:-Wthread-safety
                     "$<$<COMPILE_LANG_AND_ID:CXX,Clang,AppleClang>:-Wthread-safety;-Werror=thread-safety>")
 
 if(HOLDFAST_SANITIZE STREQUAL "address")
-    set(HOLDFAST_SANITIZE_FLAGS -fsanitize=address,undefined -fno-sanitize-recover=undefined)
+    # ASan stops at both of the last, too; to look for them in every line takes a seventh of the time to compile.
+    set(HOLDFAST_SANITIZE_FLAGS -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-sanitize=null,object-size)
 elseif(HOLDFAST_SANITIZE STREQUAL "thread")
     set(HOLDFAST_SANITIZE_FLAGS -fsanitize=thread)
     if(CMAKE_C_COMPILER_ID STREQUAL "GNU")

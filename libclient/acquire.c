@@ -55,7 +55,8 @@ int hfc_acquire_check(const struct hf_acquire_options *options)
     if (options->wait_ms < -1)
         return hfc_fail(HF_EINVAL, "give -1 as wait_ms to wait without limit, not %" PRId64,
                         options->wait_ms);
-    if (options->flags & ~(unsigned)(HF_ACQUIRE_RUN | HF_ACQUIRE_GUARDED | HF_ACQUIRE_BLOCKS))
+    if (options->flags &
+        ~(unsigned)(HF_ACQUIRE_JOB | HF_ACQUIRE_SECOND_GUARDIAN | HF_ACQUIRE_BLOCKS))
         return hfc_fail(HF_EINVAL, "unknown flags 0x%x", options->flags);
     if (options->heartbeat_ms && options->heartbeat_ms < HF_HEARTBEAT_LEAST_MS)
         return hfc_fail(HF_EINVAL, "use a heartbeat of at least %d ms, not %u ms",
@@ -134,7 +135,7 @@ void hfc_acquire_of_thread(hf_op *op)
 static void acquire_note_grant(hf_op *op, const struct hf_completion_entry *entry)
     REQUIRES(hfc_locked)
 {
-    bool run = op->entry.flags & HF_REQ_RUN;
+    bool run = op->entry.flags & HF_REQ_JOB;
     int status;
 
     if (op->cancelled) {
@@ -171,7 +172,7 @@ void hfc_acquire_give_back(hf_lease *handle)
 {
     struct hfc_lease *lease = hfc_lease_of(handle);
 
-    hfc_ring_give_back(lease->client, lease->slot, lease->generation, lease->run);
+    hfc_ring_give_back(lease->client, lease->slot, lease->generation, lease->is_job);
     hfc_lease_drop(lease);
 }
 
@@ -249,9 +250,9 @@ int hfc_acquire_begin(hf_client *client, const struct hf_acquire_options *option
                         HF_BEATS - 1);
     }
     op->entry.heartbeat_ms = options->heartbeat_ms;
-    op->entry.flags = options->flags & HF_ACQUIRE_RUN ? HF_REQ_RUN : 0;
-    if (options->flags & HF_ACQUIRE_GUARDED)
-        op->entry.flags |= HF_REQ_GUARDED;
+    op->entry.flags = options->flags & HF_ACQUIRE_JOB ? HF_REQ_JOB : 0;
+    if (options->flags & HF_ACQUIRE_SECOND_GUARDIAN)
+        op->entry.flags |= HF_REQ_SECOND_GUARDIAN;
     op->entry.ttl_ms = options->ttl_ms;
     op->entry.max_hold_ms = options->max_hold_ms;
     op->entry.name_len = (uint8_t)options->name_len;

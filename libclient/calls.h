@@ -113,8 +113,8 @@ void hfc_map_unref(struct hfc_map *map);
 
 /* A handle for a slot of the present table. HF_ELOST when the slot no longer carries that
  * generation. */
-int hfc_lease_make(hf_client *client, uint32_t slot, uint32_t generation, uint64_t fence, bool run,
-                   uint32_t beat_word, hf_lease **ret_lease) REQUIRES(hfc_locked);
+int hfc_lease_make(hf_client *client, uint32_t slot, uint32_t generation, uint64_t fence,
+                   bool is_job, uint32_t beat_word, hf_lease **ret_lease) REQUIRES(hfc_locked);
 /* When the state may change by time alone: to LATE, to LOSING, or to its end. */
 int64_t hfc_lease_next(struct hfc_lease *lease, int64_t now_ns);
 void hfc_lease_drop(struct hfc_lease *lease) REQUIRES(hfc_locked);
@@ -128,7 +128,10 @@ static inline struct hfc_lease *hfc_lease_of(hf_lease *lease)
 
 /* A new op with an id, in no list; NULL without memory. */
 hf_op *hfc_op_new(hf_client *client, const struct hfc_kind *kind) REQUIRES(hfc_locked);
-/* The same in zeroed memory that begins with the op; the op's free() frees it all. */
+/* The same for a name, which was checked; NULL with the failure kept. */
+hf_op *hfc_op_new_of(hf_client *client, const struct hfc_kind *kind, const void *name,
+                     size_t name_len) REQUIRES(hfc_locked);
+/* As hfc_op_new(), in zeroed memory that begins with the op; the op's free() frees it all. */
 void hfc_op_init(hf_op *op, hf_client *client, const struct hfc_kind *kind) REQUIRES(hfc_locked);
 void hfc_op_move(hf_op *op, enum hfc_op_place place) REQUIRES(hfc_locked);
 /* Takes it off its list and frees it. */
@@ -167,7 +170,7 @@ void hfc_ring_flush(hf_client *client) REQUIRES(hfc_locked);
 /* Takes the answers that have come. */
 void hfc_ring_drain(hf_client *client) REQUIRES(hfc_locked);
 /* Tells the agent that a hold is not wanted; nobody waits for the answer. */
-void hfc_ring_give_back(hf_client *client, uint32_t slot, uint32_t generation, bool run)
+void hfc_ring_give_back(hf_client *client, uint32_t slot, uint32_t generation, bool is_job)
     REQUIRES(hfc_locked);
 
 /* --- turn.c ----------------------------------------------------------------------------------- */

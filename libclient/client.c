@@ -315,6 +315,7 @@ int hf_agent_info(hf_client *client, struct hf_agent_info *ret_info)
     info.nodes = terms.nodes;
     info.quorum = terms.quorum;
     info.agent_pid = atomic_load(&header->pid);
+    info.agent_pidns = header->pidns_inode;
     (void)snprintf(info.agent_name, sizeof(info.agent_name), "%.*s", HF_AGENT_NAME_MAX,
                    header->agent_name);
     memcpy(info.version, client->welcome.version, sizeof(info.version));

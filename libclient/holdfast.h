@@ -93,7 +93,7 @@ enum {
     HF_EDONE = -206,     /* the job has run in this period */
     HF_EDEADLK = -207,   /* this thread holds the lock by this client, and would wait for itself */
     HF_ENOAGENT = -301,  /* no agent answers */
-    HF_EGOING = -302,    /* the agent is going away */
+    HF_ESHUTDOWN = -302, /* the agent is going away */
     HF_ENOQUORUM = -303, /* too few nodes may vote (down, or in quarantine) */
     HF_EFLEET = -304,    /* ttl_max, N or the node list differ from the fleet's */
     HF_EFULL = -305,     /* the agent's capacity is used up */
@@ -155,10 +155,12 @@ struct hf_agent_info {
     /* The attach socket of the host's agent, when it runs too and the caller's own agent with private nodes
      * (--dev) was found first under the same name. "" otherwise. */
     char shadowed[128];
+    /* st_ino of the agent's /proc/self/ns/pid: `agent_pid` and a holder's pid on this host are numbers of that PID namespace. */
+    uint64_t agent_pidns;
 };
 #define HF_AGENT_INFO_INIT                                                                         \
     {                                                                                              \
-        sizeof(struct hf_agent_info), 0, 0, 0, 0, 0, 0, "", "", ""                                 \
+        sizeof(struct hf_agent_info), 0, 0, 0, 0, 0, 0, "", "", "", 0                              \
     }
 #if defined(__cplusplus) && defined(__GNUC__)
 #pragma GCC diagnostic push
@@ -297,7 +299,7 @@ struct hf_acquire_options {
  * host, first come first served. A thread that holds the lock by this client, and would wait for itself, is refused at
  * once (HF_EDEADLK). While no agent answers, a wait keeps trying to attach until its end.
  * Errors: HF_EBUSY, HF_ETIMEDOUT, HF_EINTR, HF_ENOQUORUM, HF_ENAME, HF_EPERM (a rule of this host's
- * agent keeps the name for others), HF_ETTL, HF_EFLEET, HF_EFULL, HF_ELIMIT, HF_EGOING, HF_ENOAGENT (also when the agent hangs: a second after the end of the wait or
+ * agent keeps the name for others), HF_ETTL, HF_EFLEET, HF_EFULL, HF_ELIMIT, HF_ESHUTDOWN, HF_ENOAGENT (also when the agent hangs: a second after the end of the wait or
  * try), HF_ELOST (granted, and lost before it could be used). */
 HF_EXPORT int hf_acquire(hf_client *client, const char *name, int64_t ttl_ms, int64_t wait_ms,
                          hf_lease **ret_lease);

@@ -127,7 +127,7 @@ struct hf_info {
     uint64_t fence;
     int64_t since_ns, valid_until_ns; /* instants of CLOCK_BOOTTIME; 0: none */
     int held;                         /* valid at the time of the call */
-    int run;                          /* held by `holdfast run` */
+    int is_job;                       /* held by `holdfast run` */
     char command[16], note[128];
     char reason[64];
 };

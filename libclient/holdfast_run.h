@@ -13,10 +13,10 @@ extern "C" {
 
 /* For `flags` of struct hf_acquire_options. */
 enum {
-    HF_ACQUIRE_RUN = 1, /* the lease ends only when hf_release_reaped() says that the job is gone */
+    HF_ACQUIRE_JOB = 1, /* the lease ends only when hf_release_reaped() says that the job is gone */
     /* with it: no job starts before a second process has joined (hf_join()), so until then the
      * lease ends with this process */
-    HF_ACQUIRE_GUARDED = 2,
+    HF_ACQUIRE_SECOND_GUARDIAN = 2,
     /* hf_acquire_start(), hf_acquire_all_start(): this thread does nothing but wait for it, so HF_EDEADLK as for
      * hf_acquire() */
     HF_ACQUIRE_BLOCKS = 4
@@ -29,7 +29,7 @@ HF_EXPORT int hf_begin_losing(hf_lease *lease);
 /* The same when it kills its job; also for a lease that is over. The agent's history shows it. */
 HF_EXPORT int hf_begin_killing(hf_lease *lease);
 
-/* hf_release() of a lease acquired with HF_ACQUIRE_RUN: says that the job and all its descendants
+/* hf_release() of a lease acquired with HF_ACQUIRE_JOB: says that the job and all its descendants
  * are reaped. */
 HF_EXPORT int hf_release_reaped(hf_lease *lease);
 /* The same for a job under several leases, like hf_release_all(). */

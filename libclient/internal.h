@@ -184,7 +184,7 @@ struct hfc_lease {
     uint32_t slot, generation, ttl_ms;
     uint32_t beat_word; /* 0: none */
     int number;         /* of a counted lock's slot; HF_ENOTHELD: it is none */
-    bool run;
+    bool is_job;
     int reported;        /* the state last reported to `fn` */
     uint64_t once_asker; /* of a call that failed, so that the next one finds its own record; 0 */
     _Atomic uint32_t final; /* terminal enum hf_lease_state once seen, for ever */

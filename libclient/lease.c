@@ -2,8 +2,8 @@
 #include "libclient/internal.h"
 
 #include "shm/assert.h"
-#include "shm/loss.h"
 #include "shm/slot.h"
+#include "shm/wordings.h"
 
 _Static_assert(HF_PRIVATE_GEN_SHIFT == HF_CHECK_GEN_SHIFT, "holdfast.h knows the check word");
 _Static_assert(HF_PRIVATE_TIME_SHIFT == HF_CHECK_TIME_SHIFT, "holdfast.h knows the check word");
@@ -24,8 +24,8 @@ static const struct hf_slot *lease_slot_of(const struct hfc_lease *lease)
     return &lease->map->table.slots[lease->slot];
 }
 
-int hfc_lease_make(hf_client *client, uint32_t slot, uint32_t generation, uint64_t fence, bool run,
-                   uint32_t beat_word, hf_lease **ret_lease)
+int hfc_lease_make(hf_client *client, uint32_t slot, uint32_t generation, uint64_t fence,
+                   bool is_job, uint32_t beat_word, hf_lease **ret_lease)
 {
     struct hfc_map *map = client->session->map;
     const struct hf_slot *at;
@@ -52,7 +52,7 @@ int hfc_lease_make(hf_client *client, uint32_t slot, uint32_t generation, uint64
     lease->slot = slot;
     lease->generation = generation;
     lease->ttl_ms = atomic_load(&at->ttl_ms);
-    lease->run = run;
+    lease->is_job = is_job;
     lease->thread = 0;
     lease->number = HF_ENOTHELD;
     lease->beat_word = beat_word;

@@ -1,4 +1,4 @@
-/* The lock of a client, and the check that this process may use a handle. */
+/* The lock of a client, the check that this process may use a handle, and the clock. */
 #include "libclient/internal.h"
 
 void hfc_lock(hf_client *client) NO_THREAD_SAFETY
@@ -33,4 +33,17 @@ int hfc_lease_check(const hf_lease *lease)
     if (!((const struct hfc_lease *)lease)->client)
         return hfc_fail(HF_EFORKED, NULL);
     return HF_OK;
+}
+
+/* --- the clock -------------------------------------------------------------------------------- */
+
+/* The library's only clock: it runs on in suspend, as leases do. */
+
+int64_t hfc_now(void)
+{
+    struct timespec t;
+
+    if (clock_gettime(CLOCK_BOOTTIME, &t) < 0)
+        return HFC_NEVER; /* every validity is over */
+    return (int64_t)t.tv_sec * HF_NS_PER_SEC + t.tv_nsec;
 }

@@ -79,7 +79,7 @@ void hfc_many_end(struct hfc_many *many, int status, const struct hfc_part *culp
 bool hfc_many_may_pass(int status)
 {
     return status == HF_EBUSY || status == HF_ETIMEDOUT || status == HF_ENOQUORUM ||
-           status == HF_ENOAGENT || status == HF_EGOING || status == HF_ELOST ||
+           status == HF_ENOAGENT || status == HF_ESHUTDOWN || status == HF_ELOST ||
            status == HF_EDRAINED;
 }
 

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const struct hfc_kind cancel_kind = {.wire_op = HF_OP_CANCEL, .one_way = true};
 
@@ -62,6 +63,20 @@ hf_op *hfc_op_new(hf_client *client, const struct hfc_kind *kind)
 
     if (op)
         hfc_op_init(op, client, kind);
+    return op;
+}
+
+hf_op *hfc_op_new_of(hf_client *client, const struct hfc_kind *kind, const void *name,
+                     size_t name_len)
+{
+    hf_op *op = hfc_op_new(client, kind);
+
+    if (!op) {
+        hfc_fail(HF_ENOMEM, NULL);
+        return NULL;
+    }
+    op->entry.name_len = (uint8_t)name_len;
+    memcpy(op->entry.name, name, name_len);
     return op;
 }
 

@@ -43,7 +43,7 @@ void hfc_ring_send(hf_op *op)
     hfc_ring_flush(op->client);
 }
 
-void hfc_ring_give_back(hf_client *client, uint32_t slot, uint32_t generation, bool run)
+void hfc_ring_give_back(hf_client *client, uint32_t slot, uint32_t generation, bool is_job)
 {
     hf_op *op = hfc_op_new(client, &give_back_kind);
 
@@ -51,7 +51,7 @@ void hfc_ring_give_back(hf_client *client, uint32_t slot, uint32_t generation, b
         return;
     op->entry.slot = slot;
     op->entry.generation = generation;
-    op->entry.flags = run ? HF_REQ_REAPED : 0;
+    op->entry.flags = is_job ? HF_REQ_REAPED : 0;
     op->abandoned = true;
     hfc_ring_send(op);
 }
@@ -72,7 +72,7 @@ static void ring_answer(hf_client *client, const struct hf_completion_entry *ent
         return;
     }
     /* Who waits asks the next agent, as after a kill: the op is sent again once this one has gone. */
-    if (entry->status == HF_EGOING && !op->abandoned && hfc_now() < op->deadline_ns)
+    if (entry->status == HF_ESHUTDOWN && !op->abandoned && hfc_now() < op->deadline_ns)
         return;
     if (op->found && !op->abandoned)
         *op->found = *entry;

@@ -1,6 +1,5 @@
 /* The lifetimes of a session (one attach) and of mapped tables. */
 #include "libclient/internal.h"
-#include "shm/assert.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,6 +7,8 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "shm/assert.h"
 
 void hfc_map_unref(struct hfc_map *map)
 {

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "shm/index.h"
-#include "shm/loss.h"
 #include "shm/slot.h"
+#include "shm/wordings.h"
 
 struct hf_view {
     struct hf_table table;
@@ -90,7 +90,7 @@ static void view_fill(const hf_view *view, const struct hf_slot_view *slot, stru
     info->since_ns = slot->since.ns;
     info->valid_until_ns = slot->deadline.ns;
     info->held = hf_check_holds(atomic_load(&at->check), slot->generation, (hf_time){hfc_now()});
-    info->run = (slot->flags & HF_SLOT_F_RUN) != 0;
+    info->is_job = (slot->flags & HF_SLOT_F_JOB) != 0;
     memcpy(info->name, slot->name, slot->name_len);
     info->name[slot->name_len] = '\0';
     memcpy(info->command, slot->comm, slot->comm_len + 1u);
@@ -180,4 +180,39 @@ int hf_view_heartbeat_ns(hf_view *view, int64_t *ret_ns)
     }
     *ret_ns = last;
     return HF_OK;
+}
+
+/* --- whether the agent hangs ------------------------------------------------------------------ */
+
+/* Whether the agent hangs: its process and socket exist, but it answers nothing. The test is the sign of
+ * life that its threads leave in the table. */
+
+static bool view_is_silent(const struct hf_table_header *header, int64_t now_ns, int64_t span_ns)
+{
+    int64_t broker = atomic_load_explicit(&header->broker_beat_ns, memory_order_relaxed);
+    int64_t renewal = atomic_load_explicit(&header->renewal_beat_ns, memory_order_relaxed);
+    int64_t oldest = hfc_min(broker, renewal);
+
+    return oldest > 0 && now_ns - oldest > span_ns;
+}
+
+bool hfc_table_is_silent(const struct hf_table *table, int64_t now_ns, int64_t span_ns)
+{
+    return view_is_silent(table->header, now_ns, span_ns);
+}
+
+bool hfc_agent_hangs(hf_client *client, int64_t now_ns)
+{
+    return client->link == HFC_LINK_UP &&
+           hfc_table_is_silent(&client->session->map->table, now_ns, HFC_HANG_NS);
+}
+
+bool hfc_stranger_hangs(const struct hfc_place *place, int64_t now_ns)
+{
+    struct hf_table_header header;
+
+    /* Not mapped: its owner may be another user, who truncates it. */
+    return !*place->table || hf_table_peek(place->table, place->table_owner, &header) != HF_OK ||
+           atomic_load_explicit(&header.broker_beat_ns, memory_order_relaxed) == 0 ||
+           view_is_silent(&header, now_ns, HFC_HANG_NS);
 }

@@ -22,11 +22,357 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "shm/file_id.h"
-#include "shm/layout_history.h"
-#include "shm/layout_measures.h"
-#include "shm/layout_node.h"
-#include "shm/layout_waiters.h"
+#include "shm/process.h"
+
+/* The bytes of a node's row in the table; part of shm/layout.h, which says who writes and who reads. */
+
+#define HF_NODE_TEXT_MAX 127 /* bytes of a node's id or address */
+
+/* The state of one node, for `nodes` and `status`; under its own `seq`, like a slot. */
+struct hf_node_row {
+    _Atomic uint32_t seq;
+    uint32_t state;              /* enum hf_node_state */
+    uint32_t refused;            /* enum hf_node_refusal */
+    uint32_t quarantine_reason;  /* enum hf_quarantine_reason, bits */
+    int64_t quarantine_until_ns; /* CLOCK_BOOTTIME; 0 none */
+    int64_t rtt_ns;              /* last reply */
+    int64_t last_reply_ns;       /* CLOCK_BOOTTIME of the last reply, 0 never */
+    int64_t clock_offset_us;     /* node TIME minus our wall clock, last sample */
+    uint64_t replies, timeouts, errors, reconnects, clock_steps;
+    int64_t unwritable_since_ns; /* CLOCK_BOOTTIME; 0: it takes writes */
+    int64_t unseen_step_ns;      /* a step of its clock up to this may go unseen; 0 unknown */
+    uint32_t error_class; /* enum hf_node_error, of the refused write, else of the last error */
+    uint32_t flags;       /* enum hf_node_flag */
+    char id[HF_NODE_TEXT_MAX + 1];
+    char address[HF_NODE_TEXT_MAX + 1]; /* never a password */
+    char run_id[41];
+    char version[23];
+    char error[80]; /* its text, cut */
+};
+_Static_assert(sizeof(struct hf_node_row) % 64 == 0, "whole lines");
+
+/* `error` of a node that is up, before a lock's key: it shows a fence there that agents do not believe. */
+#define HF_NODE_FENCE_AHEAD "has a fence far ahead: "
+/* The same of the record of runs of `run --once-per`. */
+#define HF_NODE_ONCE_AHEAD "has a run far ahead: "
+/* The same before the error that it gives to releases. */
+#define HF_NODE_RELEASE_REFUSED "refuses releases: "
+
+enum hf_node_state {
+    HF_NODE_CONNECTING = 0,
+    HF_NODE_UP = 1,
+    HF_NODE_QUARANTINED = 2, /* up, gives no acquire votes for now */
+    HF_NODE_DOWN = 3,
+    HF_NODE_REFUSED = 4,    /* up, but not usable: `refused` says why */
+    HF_NODE_UNWRITABLE = 5, /* up, but it refuses writes: `error_class` says why */
+};
+
+enum hf_node_refusal {
+    HF_REFUSED_NOT = 0,
+    HF_REFUSED_REPLICA,
+    HF_REFUSED_CLUSTER,
+    /* Not refused: another node that answers has the same run_id, and both have one vote together. */
+    HF_REFUSED_DUPLICATE,
+    HF_REFUSED_NOT_REDIS,
+    HF_REFUSED_EVICTION, /* maxmemory with a policy other than noeviction: no votes */
+    HF_REFUSED_AUTH,
+    HF_REFUSED_FLEET,      /* its sentinel names another ttl_max, N, list or key formats */
+    HF_REFUSED_REPLICATED, /* it has replicas, or had a failover */
+    HF_REFUSED_MISPLACED,  /* this host's configuration has another node's address for it */
+};
+
+enum hf_quarantine_reason {
+    HF_QUARANTINE_AGE = 1 << 0,      /* first contact: uptime or sentinel too young */
+    HF_QUARANTINE_RUN_ID = 1 << 1,   /* restarted */
+    HF_QUARANTINE_SENTINEL = 1 << 2, /* sentinel absent or changed */
+    HF_QUARANTINE_CLOCK = 1 << 3,    /* its clock stepped */
+    HF_QUARANTINE_MEDIAN = 1 << 4,   /* its clock is over 1 s off the median */
+};
+
+enum hf_node_error {
+    HF_NODE_ERR_NONE = 0,
+    HF_NODE_ERR_RESOLVE,
+    HF_NODE_ERR_CONNECT,
+    HF_NODE_ERR_BROKEN, /* connection ended */
+    HF_NODE_ERR_TIMEOUT,
+    HF_NODE_ERR_SILENT, /* no answer at all for a third of the default TTL: closed */
+    HF_NODE_ERR_AUTH,   /* NOAUTH, WRONGPASS */
+    HF_NODE_ERR_PERM,   /* NOPERM */
+    HF_NODE_ERR_BUSY,
+    HF_NODE_ERR_LOADING,
+    HF_NODE_ERR_MISCONF,
+    HF_NODE_ERR_READONLY,
+    HF_NODE_ERR_OOM,
+    HF_NODE_ERR_NOSCRIPT,
+    HF_NODE_ERR_PROTOCOL, /* not a Redis, or an answer of the wrong shape */
+    HF_NODE_ERR_OTHER,
+    HF_NODE_ERR_NOREPLICAS,  /* too few replicas for its min-replicas-to-write */
+    HF_NODE_ERR_TLS,         /* the TLS handshake failed, for another reason than those: */
+    HF_NODE_ERR_TLS_CA,      /* its certificate is by no CA that we trust */
+    HF_NODE_ERR_TLS_HOST,    /* ...for another host */
+    HF_NODE_ERR_TLS_EXPIRED, /* ...over, or not valid yet */
+    HF_NODE_ERR_TLS_CLIENT,  /* it refuses our certificate, or wants one */
+    HF_NODE_ERR_NO_TLS,      /* it speaks none, and is to */
+    HF_NODE_ERR_WANTS_TLS,   /* it speaks TLS, and is not to */
+};
+
+enum hf_node_flag {
+    HF_NODE_F_ASSUMED_FRESH = 1 << 0, /* the operator vouches for it */
+    HF_NODE_F_DEV = 1 << 2,           /* a private node of --dev */
+    /* of the fleet's record */
+    HF_NODE_F_NO_RECORD = 1 << 3,  /* it has none, so its answers do not count */
+    HF_NODE_F_NOT_SEATED = 1 << 4, /* it is not at its seat, so its answers do not count */
+    HF_NODE_F_ELSEWHERE = 1 << 5,  /* the configuration has another address than its seat */
+    HF_NODE_F_UNCOUNTED = 1 << 6,  /* by the fleet's record this host goes by it does not count */
+    /* With one of these its answers do not count. */
+    HF_NODE_F_MUTE = HF_NODE_F_NO_RECORD | HF_NODE_F_NOT_SEATED | HF_NODE_F_UNCOUNTED,
+    HF_NODE_F_TRACKING = 7 << 8, /* enum hf_node_tracking; 0 from agents without it */
+};
+#define HF_NODE_F_TRACKING_SHIFT 8
+
+/* Whether a node tells waiters that a lock's key has changed; without that they poll. */
+enum hf_node_tracking {
+    HF_TRACKING_DOWN = 0, /* no connection yet */
+    HF_TRACKING_ON = 1,
+    HF_TRACKING_REFUSED = 2, /* the node does not allow it */
+    HF_TRACKING_BROKEN = 3,  /* the connection for it ended */
+};
+
+/* The bytes of the measures in the table, for metrics (shm/measures.h); part of shm/layout.h, which says who
+ * writes and who reads. The section is one struct hf_measures; what later versions add takes places
+ * that are free here, so its size never changes. */
+
+/* Each has one writing thread. */
+enum hf_histogram_of {
+    HF_HISTOGRAM_ACQUIRE = 0, /* broker: from the start of a round to its grant */
+    HF_HISTOGRAM_WAIT = 1,    /* broker: from the request to its grant, however it came */
+    HF_HISTOGRAM_LAG =
+        2, /* renewal: a renewal script behind its due time, without waiting for nodes */
+    HF_HISTOGRAM_MARGIN = 3, /* renewal: what was left until V when a renewal moved V on */
+    HF_HISTOGRAMS = 4,
+};
+#define HF_HISTOGRAM_ROOM 8
+
+/* A value of u us (rounded up) is in the first bucket i with u <= 64 << i; above all of them in the last. */
+#define HF_BUCKETS      28
+#define HF_BUCKET_FIRST 64 /* us */
+
+struct hf_histogram {
+    _Atomic uint64_t bucket[HF_BUCKETS]; /* not cumulative */
+    _Atomic uint64_t sum_ns;
+    uint64_t reserved[3];
+};
+_Static_assert(sizeof(struct hf_histogram) == 256, "layout");
+
+/* The largest or least value of each of the last minutes; each has one writing thread. */
+enum hf_extreme_of {
+    HF_EXTREME_ACQUIRE = 0, /* these five: the largest, us */
+    HF_EXTREME_WAIT = 1,
+    HF_EXTREME_LAG = 2,
+    HF_EXTREME_TURN = 3,    /* renewal: a turn of its loop */
+    HF_EXTREME_OVERDUE = 4, /* renewal: a vote was renewed behind 1.1 T/3 after the one before */
+    HF_EXTREME_MARGIN = 5,  /* the least, millionths of T: what was left until V */
+    HF_EXTREMES = 6,
+};
+#define HF_EXTREME_ROOM    8
+#define HF_EXTREME_WINDOWS 8
+
+/* Of minute m (CLOCK_BOOTTIME / 60 s) at m mod 8: minute << 40 | value + 1; 0: none yet. */
+struct hf_extreme {
+    _Atomic uint64_t window[HF_EXTREME_WINDOWS];
+};
+
+/* How acquires ended that were granted nothing. The broker counts. */
+enum hf_acquire_failure {
+    HF_FAILED_BUSY = 0,     /* a try: another holds it */
+    HF_FAILED_TIMEOUT = 1,  /* the wait was over */
+    HF_FAILED_QUORUM = 2,   /* too few nodes */
+    HF_FAILED_DRAINED = 3,  /* this host is drained */
+    HF_FAILED_LIMIT = 4,    /* a user's limit, or no room in the table */
+    HF_FAILED_FLEET = 5,    /* this host's constants differ from the fleet's */
+    HF_FAILED_CANCELED = 6, /* by the client */
+    HF_FAILED_OTHER = 7,
+    HF_FAILED_DENIED = 8, /* no rule of this host allows it */
+    HF_FAILURES = 9,
+};
+#define HF_FAILURE_ROOM 16
+
+/* The broker's; START_WALL_MS is main's. */
+enum hf_gauge_of {
+    HF_GAUGE_START_WALL_MS = 0, /* Unix time of the agent's start */
+    HF_GAUGE_READY = 1,         /* 1: a quorum of nodes may vote and takes writes */
+    HF_GAUGE_OLDEST_WAITER_NS =
+        2, /* CLOCK_BOOTTIME since which the request waits that waits longest; 0: none */
+    HF_GAUGE_FLEET_VERSION = 3,  /* of the record by which the agent goes; 0: it has none */
+    HF_GAUGE_FLEET_COMPLETE = 4, /* 1: that record is complete */
+    HF_GAUGE_FLEET_SETTLED = 5,  /* 1: it is, and has settled */
+    HF_GAUGE_FLEET_DIFFERS = 6,  /* 1: this host may take no locks, by that record */
+    HF_GAUGE_FLEET_FOREIGN = 7,  /* nodes that have the record of another fleet */
+    HF_GAUGES = 8,
+};
+#define HF_GAUGE_ROOM 16
+
+struct hf_measures {
+    struct hf_histogram histogram[HF_HISTOGRAM_ROOM];
+    struct hf_extreme extreme[HF_EXTREME_ROOM];
+    _Atomic uint64_t failed[HF_FAILURE_ROOM];
+    _Atomic uint64_t gauge[HF_GAUGE_ROOM];
+};
+_Static_assert(sizeof(struct hf_measures) == 2816, "layout");
+_Static_assert(offsetof(struct hf_measures, extreme) == 2048, "layout");
+_Static_assert(offsetof(struct hf_measures, failed) == 2560, "layout");
+
+/* The bytes of the history in the table, for `history` and `watch` (shm/history.h); part of shm/layout.h. */
+
+enum hf_event_kind {
+    HF_EVENT_NONE = 0,
+    /* of a lease */
+    HF_EVENT_GRANTED = 1,
+    HF_EVENT_READOPTED = 2,   /* from the journal of an earlier agent */
+    HF_EVENT_VOTE_VOID = 3,   /* `reason`: FOREIGN, FORCED, MISSING or CLOCK on `node` */
+    HF_EVENT_VOTE = 4,        /* `node` counts again after a later renewal */
+    HF_EVENT_HEALED = 5,      /* our key was written again on `node` */
+    HF_EVENT_LATE = 6,        /* V - 0.5 T came: renewals fail */
+    HF_EVENT_ON_TIME = 7,     /* renewed after that */
+    HF_EVENT_LOSING = 8,      /* the holder must stop; terminal */
+    HF_EVENT_JOB_STOPPED = 9, /* a guardian says that it stops its job: signal or hook */
+    HF_EVENT_JOB_KILLED = 10, /* a guardian, or the agent, kills the job's tree */
+    HF_EVENT_ABANDONED = 11,  /* the holder of a run vanished: the lease lapses */
+    HF_EVENT_LOST = 12,       /* the end, by loss */
+    HF_EVENT_RELEASED = 13,   /* the end, by release; HF_LOSS_HOLDER: its holder died */
+    HF_EVENT_FORCED = 14,     /* an operator on this host forced out a hold; pid, uid: the operator;
+                                 `value`: the number of nodes on which it succeeded */
+    HF_EVENT_DENIED = 15, /* a process of this host may not do that with the name; pid, uid: its;
+                                 `value`: 1 take, 2 see, 4 force */
+    HF_EVENT_FOUND_LOST =
+        16, /* its release found that it had been lost; `reason`: FOREIGN, MISSING */
+    HF_EVENT_SKIPPED =
+        17, /* once per period: not run; `value`: so many ms after the start that counts */
+    /* of the agent */
+    HF_EVENT_AGENT_STARTED = 32, /* `value`: leases readopted */
+    HF_EVENT_AGENT_ENDING = 33,
+    HF_EVENT_AGENT_AWAY = 34,     /* it renewed nothing for `value` ms; by the renewal thread */
+    HF_EVENT_RELOADED = 35,       /* its configuration; the text: what changed */
+    HF_EVENT_RELOAD_REFUSED = 36, /* nothing changed; the text: why */
+    HF_EVENT_DRAINED = 37,        /* it grants nothing new; pid, uid: the operator */
+    HF_EVENT_UNDRAINED = 38,      /* it does again; likewise */
+    HF_EVENT_FLEET = 39, /* it goes by another record; `reason`: enum hf_fleet_step, `value`: the
+                                     version; the text, uid: host and user of the operator, if known */
+    /* of a node */
+    HF_EVENT_NODE_UP = 40,
+    HF_EVENT_NODE_DOWN = 41,      /* `reason`: enum hf_node_error */
+    HF_EVENT_NODE_REFUSED = 42,   /* `reason`: enum hf_node_refusal */
+    HF_EVENT_NODE_ACCEPTED = 43,  /* not refused any more */
+    HF_EVENT_NODE_RESTARTED = 44, /* another run_id */
+    HF_EVENT_NODE_FORGOT = 45,    /* its sentinel was absent or changed */
+    HF_EVENT_NODE_STEPPED = 46,   /* its clock stepped */
+    HF_EVENT_QUARANTINE = 47,     /* `reason`: enum hf_quarantine_reason bits; V: its end */
+    HF_EVENT_QUARANTINE_OVER = 48,
+    HF_EVENT_NODE_UNWRITABLE = 49, /* `reason`: enum hf_node_error */
+    HF_EVENT_NODE_WRITABLE = 50,
+    HF_EVENT_NODE_PLACE =
+        51, /* the list of nodes is another one: the text was the id at that place in events of before */
+};
+
+/* Each has one writing thread. Frequent events do not push out rare ones. */
+enum hf_event_ring {
+    HF_EVENTS_GRANTS = 0, /* broker: granted, readopted, forced, released soon after the grant */
+    HF_EVENTS_NODES = 1,  /* broker: the agent and the nodes */
+    HF_EVENTS_ENDS = 2,   /* renewal: released, votes that count again */
+    HF_EVENTS_LOSSES = 3, /* renewal: all troubles of a lease */
+    HF_EVENT_RINGS = 4,
+};
+
+#define HF_EVENT_TEXT    87
+#define HF_EVENT_NO_NODE UINT8_MAX
+
+/* How far that version of the fleet's record is, for this agent. */
+enum hf_fleet_step {
+    HF_FLEET_CHANGING = 1,
+    HF_FLEET_COMPLETE = 2,
+    HF_FLEET_SETTLED = 3,
+};
+
+enum hf_event_flag {
+    HF_EVENT_F_JOB = 1 << 0,         /* the lease of a `holdfast run` */
+    HF_EVENT_F_HANDED_OVER = 1 << 1, /* released, granted: from process to process of one host */
+};
+
+/* One event, under its own `seq`. Entry `index` of a ring is at `index` mod the ring's size. */
+struct hf_event {
+    _Atomic uint32_t seq;
+    uint8_t kind;    /* enum hf_event_kind */
+    uint8_t node;    /* the node that caused it; HF_EVENT_NO_NODE */
+    uint8_t reason;  /* enum hf_loss_reason, or as the kind says */
+    uint8_t flags;   /* enum hf_event_flag */
+    uint64_t index;  /* in its ring, from 0 */
+    uint64_t number; /* over all rings, from 1 */
+    int64_t at_ns;   /* CLOCK_BOOTTIME */
+    int64_t wall_ms;
+    int64_t valid_before_ns, valid_ns; /* V before and after; 0 none */
+    uint64_t fence;
+    int64_t value; /* as the kind says */
+    uint32_t slot, generation;
+    uint32_t pid, uid;       /* the holder */
+    uint32_t by_pid, by_uid; /* asked the holder to stop; pid 0: unknown */
+    uint32_t name_hash;      /* as in the index */
+    uint16_t voting;  /* bit per node: its vote stands at `at`; for LATE, and LOSING without a
+                        quorum: beyond V */
+    uint8_t nodes;    /* of the list */
+    uint8_t text_len; /* length of the whole name; `text` has its first bytes */
+    uint8_t text[HF_EVENT_TEXT + 1]; /* the lease's name; of a node, more about it */
+};
+_Static_assert(sizeof(struct hf_event) == 192, "layout");
+_Static_assert(offsetof(struct hf_event, text) == 104, "layout");
+
+#define HF_RENEWALS_KEPT 256 /* per node */
+
+/* One renewal or heal of a node, answered or not; under its own `seq`. */
+struct hf_renewal {
+    _Atomic uint32_t seq;
+    uint32_t index;      /* its number on this node, from 1; 0: none yet */
+    int64_t at_ns;       /* CLOCK_BOOTTIME, before it was sent */
+    uint32_t latency_us; /* until its outcome was known */
+    uint16_t keys, hit, missing, foreign;
+    uint8_t outcome; /* enum hf_node_error; NONE: answered */
+    uint8_t flags;   /* enum hf_renewal_flag */
+    uint8_t reserved[2];
+};
+_Static_assert(sizeof(struct hf_renewal) == 32, "layout");
+
+enum hf_renewal_flag {
+    HF_RENEWAL_F_HEAL = 1 << 0, /* one key, written again */
+    HF_RENEWAL_F_LATE = 1 << 1, /* answered after its timeout */
+};
+
+/* The bytes of the requests that wait, in the table (shm/waiters.h); part of shm/layout.h, which says who writes and
+ * who reads. The section has HF_WAITERS_SHOWN rows; their size never changes. */
+
+#define HF_WAITERS_SHOWN 512 /* 192 KiB; of more than that the oldest are shown */
+
+enum hf_waiter_flag {
+    HF_WAITER_F_USED = 1 << 0,
+    HF_WAITER_F_JOB = 1 << 1, /* of `holdfast run` */
+};
+
+struct hf_waiter_row {
+    _Atomic uint32_t seq; /* odd while the writer is inside */
+    uint32_t flags;       /* enum hf_waiter_flag; without USED the row is empty */
+    uint32_t pid, uid;    /* as the agent sees them */
+    int64_t since_ns;     /* CLOCK_BOOTTIME: when the request came to this agent */
+    int64_t asked_ns;     /* when it first came to any agent: its place, then `number` */
+    int64_t deadline_ns;  /* when it gives up; INT64_MAX: never */
+    uint64_t number;      /* rises from request to request */
+    uint32_t ttl_ms;
+    uint8_t name_len, reserved0[3];
+    char comm[16];
+    uint8_t name[256];
+    uint8_t reserved1[56];
+};
+_Static_assert(sizeof(struct hf_waiter_row) == 384, "layout");
+_Static_assert(offsetof(struct hf_waiter_row, since_ns) == 16, "layout");
+_Static_assert(offsetof(struct hf_waiter_row, comm) == 56, "layout");
+_Static_assert(offsetof(struct hf_waiter_row, name) == 72, "layout");
 
 /* Only tests set these: they build a holdfastd of a later version, to upgrade to. */
 #ifndef HF_TEST_MAJOR
@@ -69,7 +415,7 @@ enum hf_slot_state {
 };
 
 enum hf_slot_flag {
-    HF_SLOT_F_RUN = 1 << 0,       /* held by `holdfast run`: ends when its tree is reaped */
+    HF_SLOT_F_JOB = 1 << 0,       /* held by `holdfast run`: ends when its tree is reaped */
     HF_SLOT_F_READOPTED = 1 << 1, /* readopted from the journal of an earlier agent */
     HF_SLOT_F_ORPHAN = 1 << 2,    /* the holder vanished: lapses, no longer renewed */
 };
@@ -197,15 +543,18 @@ struct hf_table_header {
     _Atomic uint32_t pid;
     uint32_t reserved1;
     _Atomic int64_t started_ns; /* CLOCK_BOOTTIME */
-    /* the drain, shm/drained.h */
+    /* the drain, shm/table_notes.h */
     _Atomic int64_t drained_wall_ms; /* Unix time since when; 0: not drained, -1: it is not known */
     _Atomic uint32_t drained_uid, drained_pid; /* who drained it */
     /* with the inode, which may be used again. Written once */
     int64_t timens_offset_ns;
-    uint8_t reserved2[16];
+    uint64_t
+        pidns_inode; /* of the agent; its pids and those of its leases mean nothing elsewhere. Once per start */
+    uint8_t reserved2[8];
     /* line 3: the signs of life of each thread's loop, CLOCK_BOOTTIME */
     _Atomic int64_t main_beat_ns, broker_beat_ns, renewal_beat_ns;
-    uint8_t reserved3[40];
+    struct hf_file_id dir_file; /* which directory `dir` is; 0: not told. Once per start */
+    uint8_t reserved3[16];
     /* line 4: the name index */
     _Atomic uint32_t index_seq;  /* odd while a rebuild flips the areas */
     _Atomic uint32_t index_area; /* the one to read, 0 or 1 | log2 of its entries << 8 */
@@ -222,7 +571,7 @@ struct hf_table_header {
     struct hf_section sections[HF_SECTIONS_MAX];
     /* the agent's directory, as it sees it; once per start */
     char dir[HF_DIR_MAX + 1];
-    /* the failed assertion by which the last agent ended, shm/last_words.h */
+    /* the failed assertion by which the last agent ended, shm/table_notes.h */
     _Atomic int64_t words_wall_ms; /* Unix time; 0: none */
     uint32_t words_pid;
     char words[HF_LAST_WORDS + 1];

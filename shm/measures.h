@@ -1,6 +1,6 @@
 /* Measures in the table: histograms, extremes of the last minutes, values of now.
  *
- * Who writes: the agent, each histogram, extreme and value from one thread (shm/layout_measures.h). Who reads:
+ * Who writes: the agent, each histogram, extreme and value from one thread (shm/layout.h). Who reads:
  * anybody who mapped the table. Ordering: each word is one relaxed atomic; a reader may find a value counted in
  * its bucket and not yet in the sum. Nothing waits, and nothing is decided by what is read back. They
  * begin anew with each start of the agent.

@@ -117,4 +117,10 @@ static inline hf_dur hf_dur_scale(hf_dur d, int64_t num, int64_t den)
     return (hf_dur){num == 1 ? d.ns / den : d.ns / den * num + d.ns % den * num / den};
 }
 
+/* Spans of time as people write them: "30" and "30s", "500ms", "1.5h", ".3", "7d". Pure; any thread. */
+
+/* Whole milliseconds, and whether a part of one remains; six digits of a fraction count. HF_EINVAL:
+ * it is no duration, is negative, or is above `most_ms`. */
+int hf_duration_parse(const char *text, int64_t most_ms, int64_t *ret_ms, bool *ret_part);
+
 #endif

@@ -13,9 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "shm/ring_place.h"
 #include "shm/status.h"
-#include "shm/words.h"
+#include "shm/row.h"
 
 #ifndef MFD_NOEXEC_SEAL /* Linux 6.3 */
 #define MFD_NOEXEC_SEAL 0x0008U

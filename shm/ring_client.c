@@ -11,9 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shm/ring_place.h"
 #include "shm/status.h"
-#include "shm/words.h"
+#include "shm/row.h"
 
 #ifndef MADV_POPULATE_READ /* Linux 5.14 */
 #define MADV_POPULATE_READ 22

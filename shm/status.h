@@ -24,7 +24,7 @@
     X(HF_EDEADLK, -207, "this thread holds it, and would wait for itself")                         \
     /* the agent and its nodes */                                                                  \
     X(HF_ENOAGENT, -301, "no agent answers")                                                       \
-    X(HF_EGOING, -302, "the agent is going away")                                                  \
+    X(HF_ESHUTDOWN, -302, "the agent is going away")                                               \
     X(HF_ENOQUORUM, -303, "too few nodes may vote")                                                \
     X(HF_EFLEET, -304, "this agent's constants differ from the fleet's")                           \
     X(HF_EFULL, -305, "the agent's capacity is used up")                                           \
@@ -42,12 +42,14 @@
     X(HF_ENOMEM, -501, "out of memory")                                                            \
     X(HF_ESYS, -502, "a system call failed")
 
+#ifndef HOLDFAST_H /* libclient/holdfast.h, which has the same */
 enum hf_status {
 /* NOLINTNEXTLINE(bugprone-macro-parentheses): an enumerator takes none. */
 #define HF_STATUS_ENUM(name, value, text) name = value,
     HF_STATUS_TABLE(HF_STATUS_ENUM)
 #undef HF_STATUS_ENUM
 };
+#endif
 
 /* The text of a code; "unknown status" for any other number. Static
  * storage, any thread, any time. */

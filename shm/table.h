@@ -77,6 +77,7 @@ struct hf_table_spec {
     uint8_t boot_id[16];
     uint64_t timens_inode;
     int64_t timens_offset_ns; /* of its CLOCK_BOOTTIME from the host's */
+    uint64_t pidns_inode;     /* 0: nobody has the pids of this table in sight */
     uint64_t id;              /* only the table with that hf_table_id() is kept; 0: any */
     /* Replace an existing table of ours even if it fits: its leases are not in the journal. */
     bool fresh;
@@ -107,8 +108,8 @@ uint64_t hf_table_id(const struct hf_table *table);
 
 /* Whether hf_table_create() would keep the object; nothing is changed. HF_OK: kept. HF_ENOAGENT: there is none.
  * HF_EVERSION: it would be replaced. HF_ETABLE, HF_ESYS: refused. */
-int hf_table_look(const char *shm_name, const struct hf_table_spec *spec, char *why,
-                  size_t why_size);
+int hf_table_dry_run(const char *shm_name, const struct hf_table_spec *spec, char *why,
+                     size_t why_size);
 
 /* Memory for slots below `slots`, and for their places in the index; one thread. HF_EFULL: /dev/shm has none, and nothing
  * has changed for anybody. */
@@ -126,6 +127,9 @@ struct hf_table_living {
 };
 /* False: there is no such table of that owner, or none that a living agent has. Nothing is mapped. */
 bool hf_table_find_living(const char *shm_name, uid_t owner, struct hf_table_living *ret_living);
+/* False: no agent lives that has the object, whatever it says. True also where a reader's lock keeps the agent from having
+ * its own, and where the kernel does not tell. */
+bool hf_table_may_live(const char *shm_name, uid_t owner);
 /* Why another agent of that name may not start; HF_EBUSY. */
 int hf_table_say_living(const char *agent_name, const struct hf_table_living *living, char *why,
                         size_t why_size);

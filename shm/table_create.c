@@ -1,7 +1,4 @@
 /* Makes the table, or takes over the one that an earlier agent left. */
-#include "shm/assert.h"
-#include "shm/table.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,12 +8,12 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "shm/assert.h"
 #include "shm/index.h"
-#include "shm/index_probe.h"
 #include "shm/measures.h"
 #include "shm/status.h"
+#include "shm/table.h"
 #include "shm/table_map.h"
-#include "shm/table_sizes.h"
 #include "shm/waiters.h"
 
 #define CREATE_TRIES 8
@@ -106,6 +103,19 @@ static int create_allocate(const struct job *job, int fd, const struct hf_table_
     return HF_ESYS;
 }
 
+static void create_fill_dir(struct hf_table_header *header, const char *dir)
+{
+    int fd = dir ? open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+
+    memset(header->dir, 0, sizeof(header->dir));
+    strncpy(header->dir, dir ? dir : "", sizeof(header->dir) - 1);
+    memset(&header->dir_file, 0, sizeof(header->dir_file));
+    if (fd >= 0) {
+        (void)hf_file_id(fd, &header->dir_file);
+        close(fd);
+    }
+}
+
 /* Writes the lines that are written once per start, warm or cold. (!) Between INIT and the next incarnation:
  * hf_table_terms() goes by that. */
 static void create_fill_start(struct hf_table_header *header, const struct hf_table_spec *spec)
@@ -123,8 +133,8 @@ static void create_fill_start(struct hf_table_header *header, const struct hf_ta
     strncpy(header->agent_name, spec->agent_name, sizeof(header->agent_name) - 1);
     if (gethostname(header->host, sizeof(header->host) - 1) != 0)
         header->host[0] = '\0';
-    memset(header->dir, 0, sizeof(header->dir));
-    strncpy(header->dir, spec->dir ? spec->dir : "", sizeof(header->dir) - 1);
+    create_fill_dir(header, spec->dir);
+    header->pidns_inode = spec->pidns_inode;
     atomic_store_explicit(&header->pid, (uint32_t)getpid(), memory_order_relaxed);
 }
 
@@ -425,8 +435,8 @@ int hf_table_drop(const char *shm_name, const char *agent_name, char *why, size_
     return create_remove_name(&job);
 }
 
-int hf_table_look(const char *shm_name, const struct hf_table_spec *spec, char *why,
-                  size_t why_size)
+int hf_table_dry_run(const char *shm_name, const struct hf_table_spec *spec, char *why,
+                     size_t why_size)
 {
     const struct job job = {shm_name, spec, why, why_size};
     struct hf_table_header header;

@@ -2,10 +2,12 @@
 #include "shm/table_map.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "shm/status.h"
@@ -218,4 +220,98 @@ int hf_table_judge_header(const char *shm_name, const struct hf_table_header *h,
         return HF_ETABLE;
     }
     return 0;
+}
+
+/* --- tables of living agents ------------------------------------------------------------------ */
+
+/* Whether a living agent has a table: it holds a write lock on the object for as long as it
+ * has it open or mapped. The kernel drops the
+ * lock however the agent ends, shows it across PID namespaces, and no number of a process is asked.
+ * (!) Only a process that may write to the object can have such a lock: no reader can pretend to be an agent. */
+
+static bool table_is_locked(int fd)
+{
+    struct flock other = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+
+    return fcntl(fd, F_OFD_GETLK, &other) == 0 && other.l_type == F_WRLCK;
+}
+
+static bool table_is_free(int fd)
+{
+    struct flock other = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+    return fcntl(fd, F_OFD_GETLK, &other) == 0 && other.l_type == F_UNLCK;
+}
+
+static void table_read_living(int fd, struct hf_table_living *ret_living)
+{
+    struct hf_table_living living = {.pid = 0};
+    struct hf_table_header header;
+
+    if (pread(fd, &header, sizeof(header), 0) == (ssize_t)sizeof(header) &&
+        header.magic == HF_TABLE_MAGIC && header.major == HF_TABLE_MAJOR) {
+        living.pid = atomic_load_explicit(&header.pid, memory_order_relaxed);
+        memcpy(living.dir, header.dir, sizeof(living.dir) - 1);
+    }
+    *ret_living = living;
+}
+
+int hf_table_say_living(const char *agent_name, const struct hf_table_living *living, char *why,
+                        size_t why_size)
+{
+    hf_table_say(why, why_size,
+                 "an agent named '%s' of this user runs already: pid %u, in %s; stop it, or give "
+                 "this one another --name",
+                 agent_name, (unsigned)living->pid,
+                 living->dir[0] ? living->dir : "a directory that is not known");
+    return HF_EBUSY;
+}
+
+int hf_table_lock(int fd, const char *agent_name, char *why, size_t why_size)
+{
+    struct flock ours = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    struct hf_table_living living;
+
+    if (fcntl(fd, F_OFD_SETLK, &ours) == 0 || !table_is_locked(fd))
+        return 0; /* a reader's lock proves nothing, and must not keep the agent away */
+    table_read_living(fd, &living);
+    return hf_table_say_living(agent_name, &living, why, why_size);
+}
+
+/* A descriptor of that owner's object; -1: there is none. */
+static int table_open_living(const char *shm_name, uid_t owner)
+{
+    int fd = shm_open(shm_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0);
+    struct stat st;
+
+    if (fd < 0 || (fstat(fd, &st) == 0 && hf_table_judge_file(shm_name, &st, owner, NULL, 0) == 0))
+        return fd;
+    close(fd);
+    return -1;
+}
+
+bool hf_table_find_living(const char *shm_name, uid_t owner, struct hf_table_living *ret_living)
+{
+    int fd = table_open_living(shm_name, owner);
+    bool found;
+
+    if (fd < 0)
+        return false;
+    found = table_is_locked(fd);
+    if (found)
+        table_read_living(fd, ret_living);
+    close(fd);
+    return found;
+}
+
+bool hf_table_may_live(const char *shm_name, uid_t owner)
+{
+    int fd = table_open_living(shm_name, owner);
+    bool may;
+
+    if (fd < 0)
+        return false;
+    may = !table_is_free(fd);
+    close(fd);
+    return may;
 }

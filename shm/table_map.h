@@ -3,6 +3,7 @@
 #ifndef HOLDFAST_SHM_TABLE_MAP_H
 #define HOLDFAST_SHM_TABLE_MAP_H
 
+#include <stdint.h>
 #include <sys/stat.h>
 
 #include "shm/compiler.h"
@@ -56,5 +57,16 @@ int hf_table_take_room(int fd, const struct hf_table_header *header,
 /* Maker: allocates memory for `units` more of text, or up to the most. 0 or an errno; ENOSPC also
  * when all have memory. */
 int hf_table_grow_text(struct hf_table *table, uint64_t units);
+
+/* The sizes of a new table. Pure. */
+
+/* Leases that the agent has places for: what is configured, and at least what the journal holds. */
+uint32_t hf_table_capacity_of(const struct hf_table_spec *spec);
+
+/* Units of text for so many slots, at most. */
+uint64_t hf_table_text_units_of(const struct hf_table_spec *spec, uint32_t slots);
+
+/* Sections and sizes of a new table. */
+void hf_table_lay_out(struct hf_table_header *header, const struct hf_table_spec *spec);
 
 #endif

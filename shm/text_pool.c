@@ -8,7 +8,7 @@
 
 #include "shm/status.h"
 #include "shm/table_map.h"
-#include "shm/words.h"
+#include "shm/row.h"
 
 #define TEXT_MAX  (HF_NAME_MAX + HF_NOTE_MAX + HF_COMM_MAX)
 #define UNITS_MAX ((TEXT_MAX + HF_TEXT_UNIT - 1) / HF_TEXT_UNIT)

@@ -53,7 +53,7 @@ struct hf_hello {
     uint32_t magic;
     uint16_t major, minor;
     uint64_t fingerprint;          /* hf_wire_fingerprint() */
-    uint64_t start_time;           /* field 22 of /proc/PID/stat, clock ticks since boot */
+    uint64_t start_time;           /* field 22 of /proc/PID/stat, before Linux 6.9 who it is */
     uint64_t timens_inode;         /* st_ino of /proc/self/ns/time */
     int64_t boottime_ns;           /* the client's clock when it wrote this */
     uint32_t role;                 /* enum hf_hello_role */
@@ -113,8 +113,8 @@ enum hf_wire_op {
     HF_OP_ACQUIRE = 1,
     HF_OP_RELEASE = 2, /* by slot and generation */
     HF_OP_CANCEL = 3, /* `target`: id of an unanswered acquire or query; no completion of its own */
-    HF_OP_ASK = 4,    /* ask the holder of `name` to stop: its lease becomes LOSING */
-    HF_OP_LOSING = 5, /* a guardian began to stop its job: terminal; no completion */
+    HF_OP_STOP_HOLDER = 4, /* ask the holder of `name` to stop: its lease becomes LOSING */
+    HF_OP_LOSING = 5,      /* a guardian began to stop its job: terminal; no completion */
     HF_OP_PING = 6,
     HF_OP_PROGRESS = 7, /* completions only: what an unanswered acquire waits for */
     HF_OP_QUERY = 8,    /* who holds `name`, on any host */
@@ -130,9 +130,10 @@ enum hf_wire_op {
 };
 
 enum hf_request_flag {
-    HF_REQ_RUN = 1 << 0,     /* acquire: ends when a guardian says that the tree is reaped */
-    HF_REQ_REAPED = 1 << 1,  /* release of a run: the tree is reaped */
-    HF_REQ_GUARDED = 1 << 2, /* acquire of a run: no job is started before a guardian has joined */
+    HF_REQ_JOB = 1 << 0,    /* acquire: ends when a guardian says that the tree is reaped */
+    HF_REQ_REAPED = 1 << 1, /* release of a run: the tree is reaped */
+    HF_REQ_SECOND_GUARDIAN =
+        1 << 2,              /* acquire of a run: no job is started before a guardian has joined */
     HF_REQ_KILLING = 1 << 3, /* losing: it kills its job, for history only */
     HF_REQ_WAIT = 1 << 4,    /* query: answered when it is free, or at the deadline */
     HF_REQ_UNDRAIN = 1 << 5, /* drain: the end of it */

@@ -24,7 +24,7 @@ LIBRARIES = {
     "urcu": r"agent/(?!core/)|tools/bench/|tests/",
     "openssl": r"agent/base/tls_keys\.c|agent/redis/tls\.c|tests/",
     "ini.h": r"agent/config/|tests/",
-    "jansson.h": r"tools/(output|show|top|ask|doctor)/|tests/",
+    "jansson.h": r"tools/(output|show|top|control|doctor)/|tests/",
     "cmocka.h": r"tests/",
     "pthread.h": r"agent/(?!core/)|libclient/|tests/|tools/bench/|docs/",
 }
@@ -32,12 +32,12 @@ LIBRARIES = {
 # Files that match the first pattern may include, of this repository, only what matches the second.
 RULES = [
     (r"shm/", r"shm/"),
-    (r"agent/core/", r"agent/core/|shm/(status|layout|nstime|compiler|counters|escape|text_cut|assert)\b"),
+    (r"agent/core/", r"agent/core/|shm/(status|layout|nstime|compiler|counters|text|assert)\b"),
     (r"agent/base/", r"agent/(base|core)/|shm/"),
     (r"agent/config/", r"agent/(config|base|core)/|shm/"),
-    (r"agent/record/", r"agent/(record|config|base|core|agent\.h)|shm/"),
-    (r"agent/redis/", r"agent/(redis|record|config|base|core|agent\.h|scripts\.h)|shm/"),
-    (r"agent/renewal/", r"agent/(renewal|redis|record|config|base|core|agent\.h|scripts\.h)|shm/"),
+    (r"agent/state/", r"agent/(state|config|base|core|agent\.h)|shm/"),
+    (r"agent/redis/", r"agent/(redis|state|config|base|core|agent\.h|scripts\.h)|shm/"),
+    (r"agent/renewal/", r"agent/(renewal|redis|state|config|base|core|agent\.h|scripts\.h)|shm/"),
     (r"agent/broker/", r"agent/(?!(process|check|dev)/)|shm/"),
     (r"agent/process/", r"agent/(?!(check|dev)/)|shm/"),
     # The check looks at everything, and has one door, for main.c, too.
@@ -49,15 +49,16 @@ RULES = [
     (r"libclient/cxx/", r"libclient/(cxx/)?holdfast\w*\.h(pp)?"),
     (r"libclient/", r"libclient/(?!cxx/)|shm/"),
     # tools/ from the ground up: common; reader and output; the rooms of subcommands, none of which sees another; main.
-    # A room of subcommands has one door, NAME/NAME.h. `run` is an ordinary user of the library: it sees no table.
-    (r"tools/common/", r"tools/common/|libclient/holdfast\.h|shm/(duration|escape|utf8)\.h"),
+    # Their one door is tools/commands.h. `run` is an ordinary user of the library: it sees no table.
+    (r"tools/common/", r"tools/common/|libclient/holdfast\.h|shm/(nstime|text)\.h"),
     (r"tools/reader/", r"tools/(reader|common)/|libclient/table_descriptor\.h|shm/"),
     (r"tools/output/", r"tools/(output|common)/|shm/"),
-    (r"tools/run/", r"tools/(run|common)/|libclient/holdfast(_run|_sets)?\.h|shm/utf8\.h"),
-    (r"tools/(show|top|ask|doctor)/", r"tools/(\1|output|reader|common)/|libclient/holdfast(_admin)?\.h|shm/"),
+    (r"tools/run/", r"tools/(run|common)/|tools/commands\.h|libclient/holdfast(_run|_sets)?\.h|shm/text\.h"),
+    (r"tools/(show|top|control|doctor)/", r"tools/(\1|output|reader|common)/|tools/commands\.h|libclient/holdfast(_admin)?\.h|shm/"),
     (r"tools/bench/load\.c", r"tools/bench/|shm/|agent/core/"),
     (r"tools/bench/", r"tools/bench/|libclient/holdfast(_admin|_sets)?\.h|shm/|agent/scripts\.h"),
-    (r"tools/main\.c", r"tools/(run/run|show/show|top/top|ask/ask|doctor/doctor)\.h|tools/common/|libclient/holdfast\.h|shm/(streams|suggest|version)\.h"),
+    (r"tools/main\.c", r"tools/commands\.h|tools/common/|libclient/holdfast\.h|shm/(process|text|version)\.h"),
+    (r"tools/commands\.h", r"$^"),
     (r"docs/", r"libclient/(cxx/)?holdfast(_\w+)?\.h(pp)?"),
     (r"tests/", r""),
 ]
@@ -150,14 +151,18 @@ EXPORTED = re.compile(r"^(?!static|typedef|return|else|case|if|while|for|switch)
                       r"[a-z_]\w*(?: \*+| )\*?([a-z_]\w*)\(", re.M)
 
 
+SECTION = re.compile(r"^/\* --- (.*?) -+ \*/$", re.M)
+
+
 def prefixes_of(path, text):
-    """Those of which a static function's name has one: words of the file's name in their order, or the word that its exported
-    functions begin with."""
+    """Those of which a static function's name has one: words of the file's name in their order, the word that an exported
+    function of the file begins with, behind hf_ where it has that, or a word of the title of one of its sections."""
     words = path.stem.split("_")
+    titles = {word for title in SECTION.findall(text) for word in re.findall(r"[a-z]{3,}", title.lower())}
     found = {"_".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1)}
+    found |= titles
     found |= {word[:-1] for word in found if word.endswith("s")}
-    exported = [name.split("_")[0] for name in EXPORTED.findall(text) if not name.startswith("hf")]
-    return found | {word for word in exported if exported.count(word) >= 0.4 * len(exported)} | {"hf"}
+    return found | {re.sub(r"^hfc?_", "", name).split("_")[0] for name in EXPORTED.findall(text)} | {"hf"}
 
 
 def check_prefixes():

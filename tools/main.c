@@ -3,16 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shm/streams.h"
-#include "shm/suggest.h"
+#include "shm/process.h"
+#include "shm/text.h"
 #include "shm/version.h"
-#include "tools/ask/ask.h"
-#include "tools/common/exit_code.h"
+#include "tools/commands.h"
+#include "tools/common/args.h"
 #include "tools/common/text.h"
-#include "tools/doctor/doctor.h"
-#include "tools/run/run.h"
-#include "tools/show/show.h"
-#include "tools/top/top.h"
 
 /* It shows the fleet, or changes it. */
 static int main_fleet(int argc, char **argv)
@@ -31,7 +27,7 @@ static const struct {
     {"top", cmd_top, "Show agent, nodes, leases and who waits, all the time"},
     {"list", cmd_list, "List the leases of this host"},
     {"show", cmd_show, "Show everything known about one lease"},
-    {"check", cmd_check, "Tell whether the caller, or an ancestor of it, holds a lock"},
+    {"held", cmd_held, "Tell whether the caller, or an ancestor of it, holds a lock"},
     {"history", cmd_history, "Show what happened to leases and nodes"},
     {"watch", cmd_watch, "Show what happens to leases and nodes, as it happens"},
     {"agents", cmd_agents, "Show which agents are on this host"},

@@ -349,10 +349,12 @@ static int address_take_as(struct parse *p, const char *seat, bool has_id)
             "addresses know it by its id",
             AS);
     if (seat[0] != '/' && strchr(seat, '@')) /* a password, perhaps */
-        return address_wrong(p, "write as=IP:PORT, as=[IPV6]:PORT or as=/PATH, without a user");
+        return address_wrong(p, "write fleet_address=IP:PORT, fleet_address=[IPV6]:PORT or "
+                                "fleet_address=/PATH, without a user");
     if (!node_address_seat_read(seat, p->out.as))
         return address_wrong(p,
-                             "write as=IP:PORT, as=[IPV6]:PORT or as=/PATH, in numbers as holdfast "
+                             "write fleet_address=IP:PORT, fleet_address=[IPV6]:PORT or "
+                             "fleet_address=/PATH, in numbers as holdfast "
                              "fleet shows it: '%.48s' is none of these",
                              seat);
     return HF_OK;
@@ -530,4 +532,37 @@ const char *node_address_shown(const struct node_address *a, char ret_text[NODE_
 bool node_address_same(const struct node_address *a, const struct node_address *b)
 {
     return a->unix_socket == b->unix_socket && a->port == b->port && strcmp(a->host, b->host) == 0;
+}
+
+/* --- where a link goes ---------------------------------------------------------------------- */
+
+void seat_configure(struct seat *seat, const struct node_address *configured)
+{
+    struct node_address named;
+
+    seat->configured = configured;
+    seat->by_record = seat->by_record && !configured->as[0] &&
+                      node_address_from_seat(seat->named.text, configured, &named);
+    if (seat->by_record)
+        seat->named = named;
+}
+
+const struct node_address *seat_address(const struct seat *seat)
+{
+    return seat->by_record ? &seat->named : seat->configured;
+}
+
+bool seat_aim(struct seat *seat, const char *place, const char *peer, bool here)
+{
+    struct node_address named;
+
+    if (seat->configured->as[0] || strcmp(peer, place) == 0 ||
+        (seat->by_record && strcmp(seat->named.text, place) == 0) ||
+        !node_address_from_seat(place, seat->configured, &named) ||
+        node_address_same(&named, seat->configured) ||
+        (node_address_seat_is_private(place) && !here))
+        return false;
+    seat->named = named;
+    seat->by_record = true;
+    return true;
 }

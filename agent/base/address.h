@@ -3,7 +3,7 @@
  *   redis://[USER][:PASSWORD]@HOST[:PORT][/DB]   the same with rediss:// for TLS   redis+unix://[USER][:PASSWORD]@/PATH[?db=DB]
  * Without an ID the address text (less user and password) is the id, so all hosts must spell it
  * alike.
- * Options may follow, in any order: ID=ADDRESS,as=SEAT where this host reaches by ADDRESS the server that the
+ * Options may follow, in any order: ID=ADDRESS,fleet_address=SEAT where this host reaches by ADDRESS the server that the
  * fleet knows as SEAT; ADDRESS,password_file=PATH; ADDRESS,tls_name=NAME where its certificate is for NAME, not HOST.
  * A seat is numeric, as connected, and has one way to be written: IP:PORT, [V6ADDR]:PORT in the
  * form of inet_ntop(3), or /PATH; an IPv4 address mapped into IPv6 is the IPv4 address.
@@ -52,10 +52,10 @@ static inline bool node_address_alike(const struct node_address *a, const struct
 }
 
 /* ID=ADDRESS and its options, without user and password. */
-#define NODE_ADDRESS_AS            ",as="
+#define NODE_ADDRESS_AS            ",fleet_address="
 #define NODE_ADDRESS_PASSWORD_FILE ",password_file="
 #define NODE_ADDRESS_TLS_NAME      ",tls_name="
-#define NODE_ADDRESS_SHOWN         (4 * (HF_NODE_TEXT_MAX + 1) + NODE_ADDRESS_FILE_MAX + 48)
+#define NODE_ADDRESS_SHOWN         (4 * (HF_NODE_TEXT_MAX + 1) + NODE_ADDRESS_FILE_MAX + 64)
 const char *node_address_shown(const struct node_address *address,
                                char ret_text[NODE_ADDRESS_SHOWN]);
 
@@ -72,5 +72,23 @@ bool node_address_seat_is_private(const char *seat);
  * no seat in its one form. */
 bool node_address_from_seat(const char *seat, const struct node_address *like,
                             struct node_address *ret_address);
+
+/* Where a link goes: to the configuration's address until the fleet's record is known, and to the record's seat from then
+ * on. A link that the configuration leads to the seat, by a name say, stays where it is for as long as it is up. Belongs to the
+ * thread of its link. */
+
+struct seat {
+    const struct node_address *configured;
+    bool by_record;
+    struct node_address named; /* by_record: the seat, with the configuration's user and password */
+};
+
+/* At the start and at a reload. */
+void seat_configure(struct seat *seat, const struct node_address *configured);
+const struct node_address *seat_address(const struct seat *seat);
+/* The record names this place, and the link is at `peer` now ("": nowhere). Returns whether the link has to be
+ * configured anew, for seat_address() is another one. A configuration with `as` is never overruled.
+ * (!) A private place is another server on each host: no link goes there unless the fleet was founded `here`. */
+bool seat_aim(struct seat *seat, const char *place, const char *peer, bool here);
 
 #endif

@@ -24,6 +24,15 @@ hf_wall clock_wall(void)
     return (hf_wall){(int64_t)t.tv_sec * 1000 + t.tv_nsec / HF_NS_PER_MS};
 }
 
+hf_dur clock_of_thread(void)
+{
+    struct timespec t;
+    int rc = clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+
+    hf_assert(rc == 0, "clock_gettime: %d, errno %d", rc, errno);
+    return hf_ns((int64_t)t.tv_sec * HF_NS_PER_SEC + t.tv_nsec);
+}
+
 int clock_timerfd(void)
 {
     return timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);

@@ -1,5 +1,5 @@
 /* All clocks are read here: CLOCK_BOOTTIME for every decision, the wall clock only for logs,
- * sentinels and fences. Any thread, async-signal-safe. */
+ * sentinels and fences, a thread's processor time only to bound what somebody may cost. Any thread, async-signal-safe. */
 #ifndef HOLDFAST_AGENT_BASE_CLOCK_H
 #define HOLDFAST_AGENT_BASE_CLOCK_H
 
@@ -17,6 +17,8 @@ struct boot_clock {
 
 hf_time clock_now(void);
 hf_wall clock_wall(void);
+/* The processor time that the calling thread has had. */
+hf_dur clock_of_thread(void);
 
 /* A timerfd(CLOCK_BOOTTIME), non-blocking and close-on-exec; -1 with errno. */
 int clock_timerfd(void);

@@ -5,9 +5,9 @@
 #include <time.h>
 
 #include "agent/base/log.h"
-#include "agent/base/thread_role.h"
+#include "agent/base/thread.h"
 #include "shm/assert.h"
-#include "shm/last_words.h"
+#include "shm/table_notes.h"
 
 static struct hf_table_header *_Atomic into;
 static _Thread_local struct failure_about about;

@@ -17,8 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shm/escape.h"
-#include "shm/utf8.h"
+#include "shm/text.h"
 
 #define LINE_MAX_BYTES 1024 /* below PIPE_BUF: a line is written whole or not at all */
 #define FLUSH_MS       500  /* what a healthy file does not need, and a hung one does not get */

@@ -4,9 +4,11 @@
 #ifndef HOLDFAST_AGENT_BASE_LOG_H
 #define HOLDFAST_AGENT_BASE_LOG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "shm/compiler.h"
+#include "shm/nstime.h"
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
@@ -34,5 +36,28 @@ void log_say(const char *format, ...) HF_PRINTF(1, 2);
 /* A lock's name for people: printable ASCII and plain characters of UTF-8 as they are, other bytes as
  * hf_escape_byte() has them; cut with "..." to fit. Returns `buffer`. */
 const char *log_name(const void *name, size_t name_len, char *buffer, size_t buffer_size);
+
+/* For log lines that may come in floods. Within a second at most `most` lines of one kind are
+ * logged, then one that says that more are left out. The first line of a later second is preceded
+ * by how many were. One thread per limit. Inline: tests that replace log_write() need it, too. */
+
+#define LOG_LIMIT 10 /* for lines that clients or nodes can cause at will */
+
+struct log_limit { /* zeroed before first use */
+    hf_time until; /* end of the second that is counted */
+    unsigned lines;
+};
+
+static inline bool log_allows(struct log_limit *limit, unsigned most, hf_time now)
+{
+    if (hf_time_reached(now, limit->until)) {
+        if (limit->lines > most)
+            log_warn("%u more lines like the last of these were left out", limit->lines - most);
+        *limit = (struct log_limit){.until = hf_time_add(now, hf_ns(HF_NS_PER_SEC))};
+    }
+    if (++limit->lines == most + 1)
+        log_warn("more lines like these are left out within this second");
+    return limit->lines <= most;
+}
 
 #endif

@@ -14,12 +14,20 @@
 
 struct watch {
     ev_io io;
+    struct ev_loop *ev; /* which watches it */
     struct loop_fd *owner;
 };
 
+/* Sleeps by poll(2) on the few descriptors that are sets of others: what libev has most in, an epoll set, is embedded in it.
+ * (!) No epoll set is in another one: to each change of an inner one the kernel takes a lock that is the whole host's, and that any
+ * user can hold for 0.2 s at a time. */
 struct loop {
     struct ev_loop *ev;
-    ev_check check;     /* runs before every other watcher of a turn */
+    struct ev_loop *epoll; /* of descriptors */
+    ev_embed embed;        /* `epoll`, in `ev` */
+    ev_check check;        /* runs before every other watcher of a turn, */
+    ev_check
+        epoll_check;    /* also of a turn of `epoll`: libev may give that several in one of `ev` */
     ev_prepare prepare; /* runs last before sleeping */
     ev_idle idle;       /* active only to keep the loop from sleeping */
     ev_async wake;
@@ -124,15 +132,21 @@ int loop_create(struct loop **ret_loop)
     loop->timer_fd = clock_timerfd();
     if (loop->timer_fd < 0)
         goto error_loop;
-    loop->ev = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOENV);
-    if (!loop->ev)
-        goto error_timer_fd;
+    loop->ev = ev_loop_new(EVBACKEND_POLL | EVFLAG_NOENV);
+    loop->epoll = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV);
+    if (!loop->ev || !loop->epoll)
+        goto error_ev;
     loop->now = clock_now();
+    ev_set_userdata(loop->epoll, loop->ev); /* for tests, which turn it by hand */
 
     ev_check_init(&loop->check, loop_on_check);
     ev_set_priority(&loop->check, EV_MAXPRI);
     loop->check.data = loop;
     ev_check_start(loop->ev, &loop->check);
+    ev_check_init(&loop->epoll_check, loop_on_check);
+    ev_set_priority(&loop->epoll_check, EV_MAXPRI);
+    loop->epoll_check.data = loop;
+    ev_check_start(loop->epoll, &loop->epoll_check);
     ev_prepare_init(&loop->prepare, loop_on_prepare);
     ev_set_priority(&loop->prepare, EV_MINPRI);
     loop->prepare.data = loop;
@@ -145,10 +159,16 @@ int loop_create(struct loop **ret_loop)
     ev_io_init(&loop->timer_io, loop_on_timer_fd, loop->timer_fd, EV_READ);
     loop->timer_io.data = loop;
     ev_io_start(loop->ev, &loop->timer_io);
+    ev_embed_init(&loop->embed, NULL, loop->epoll);
+    ev_embed_start(loop->ev, &loop->embed);
     *ret_loop = loop;
     return HF_OK;
 
-error_timer_fd:
+error_ev:
+    if (loop->ev)
+        ev_loop_destroy(loop->ev);
+    if (loop->epoll)
+        ev_loop_destroy(loop->epoll);
     close(loop->timer_fd);
 error_loop:
     free(loop);
@@ -159,7 +179,9 @@ void loop_destroy(struct loop *loop)
 {
     if (!loop)
         return;
+    ev_embed_stop(loop->ev, &loop->embed);
     ev_loop_destroy(loop->ev);
+    ev_loop_destroy(loop->epoll);
     close(loop->timer_fd);
     free(loop->timers.items);
     free(loop);
@@ -221,29 +243,42 @@ static void loop_on_fd(struct ev_loop *ev, ev_io *io, int revents)
     watch->owner->fn(watch->owner);
 }
 
-int loop_fd_add(struct loop *loop, struct loop_fd *owner, int fd, void (*fn)(struct loop_fd *))
+static int loop_watch(struct ev_loop *ev, struct loop_fd *owner, int fd,
+                      void (*fn)(struct loop_fd *))
 {
     struct watch *watch = calloc(1, sizeof(*watch));
 
     if (!watch)
         return HF_ENOMEM;
     hf_assert(fd >= 0, "fd %d", fd);
+    watch->ev = ev;
     watch->owner = owner;
     owner->fd = fd;
     owner->fn = fn;
     owner->priv = watch;
     ev_io_init(&watch->io, loop_on_fd, fd, EV_READ);
-    ev_io_start(loop->ev, &watch->io);
+    ev_io_start(ev, &watch->io);
     return HF_OK;
+}
+
+int loop_fd_add(struct loop *loop, struct loop_fd *owner, int fd, void (*fn)(struct loop_fd *))
+{
+    return loop_watch(loop->epoll, owner, fd, fn);
+}
+
+int loop_set_add(struct loop *loop, struct loop_fd *owner, int fd, void (*fn)(struct loop_fd *))
+{
+    return loop_watch(loop->ev, owner, fd, fn);
 }
 
 void loop_fd_remove(struct loop *loop, struct loop_fd *owner)
 {
     struct watch *watch = owner->priv;
 
+    (void)loop;
     if (!watch)
         return;
-    ev_io_stop(loop->ev, &watch->io);
+    ev_io_stop(watch->ev, &watch->io);
     owner->priv = NULL;
     free(watch);
 }
@@ -268,5 +303,5 @@ void loop_on_wake(struct loop *loop, void (*fn)(void *), void *arg)
 
 struct ev_loop *loop_ev(struct loop *loop)
 {
-    return loop->ev;
+    return loop->epoll;
 }

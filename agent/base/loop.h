@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "agent/core/heap.h"
+#include "agent/core/containers.h"
 #include "shm/nstime.h"
 
 struct ev_loop;
@@ -47,6 +47,8 @@ int loop_timer_set(struct loop *loop, struct loop_timer *timer, hf_time at);
 void loop_timer_cancel(struct loop *loop, struct loop_timer *timer);
 
 int loop_fd_add(struct loop *loop, struct loop_fd *watch, int fd, void (*fn)(struct loop_fd *));
+/* The same for an epoll set, of which a loop has few: (!) it must not be put into another one. */
+int loop_set_add(struct loop *loop, struct loop_fd *watch, int fd, void (*fn)(struct loop_fd *));
 void loop_fd_remove(struct loop *loop, struct loop_fd *watch);
 
 /* Called at the start of each turn, right after the clock was read and before

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <sys/queue.h>
 
-#include "agent/base/mutex.h"
+#include "agent/base/thread.h"
 #include "shm/assert.h"
 #include "shm/compiler.h"
 

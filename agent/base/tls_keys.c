@@ -12,7 +12,7 @@
 #include <openssl/ssl.h>
 
 #include "agent/base/given_file.h"
-#include "agent/base/mutex.h"
+#include "agent/base/thread.h"
 #include "shm/status.h"
 
 #define FILE_MOST (4 << 20) /* bytes: a bundle of all public CAs has a quarter of a megabyte */
@@ -194,6 +194,8 @@ static int keys_take_key(struct load *l, const char *path)
 
 static int keys_prepare(struct tls_keys *keys)
 {
+    /* (!) A handshake's thread may compute on while the process ends. */
+    (void)OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
     keys->context = SSL_CTX_new(TLS_client_method());
     if (!keys->context || SSL_CTX_set_min_proto_version(keys->context, TLS1_2_VERSION) != 1)
         return HF_ENOMEM;

@@ -5,7 +5,7 @@
 #include <sys/random.h>
 
 #include "shm/assert.h"
-#include "shm/hex.h"
+#include "shm/text.h"
 #include "shm/status.h"
 
 /* In memory a word is two digits, the first one in its low byte. */
@@ -66,4 +66,14 @@ void token_draw(struct token_pool *pool, struct token *ret_token)
     bytes = pool->bytes + pool->left;
     memcpy(ret_token, bytes, sizeof(*ret_token));
     explicit_bzero(bytes, sizeof(*ret_token)); /* a token is a secret */
+}
+
+/* --- random numbers that need not be secret --------------------------------------------------- */
+
+uint32_t random_u32(void)
+{
+    uint32_t r = 0;
+
+    (void)!getrandom(&r, sizeof(r), 0);
+    return r;
 }

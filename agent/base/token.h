@@ -29,4 +29,9 @@ void token_text(const struct token *token, char ret_text[TOKEN_LEN]);
 /* HF_OK; or HF_EINVAL: `text` is not TOKEN_LEN hex digits in lower case. */
 int token_read(const char *text, struct token *ret_token);
 
+/* Random numbers that need not be secret: delays and places in a turn. */
+
+/* Any thread. From the kernel; 0 if it has none yet. */
+uint32_t random_u32(void);
+
 #endif

@@ -13,29 +13,16 @@
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
 #include "agent/base/thread.h"
-#include "agent/base/thread_role.h"
 #include "agent/broker/clients/sessions.h"
-#include "agent/broker/dispatch.h"
-#include "agent/broker/jobs/groups.h"
-#include "agent/broker/locks/ended.h"
-#include "agent/broker/locks/grants.h"
-#include "agent/broker/locks/ends.h"
-#include "agent/broker/locks/locks.h"
-#include "agent/broker/locks/readopt.h"
-#include "agent/broker/locks/requests.h"
-#include "agent/broker/locks/step.h"
-#include "agent/broker/locks/wakeups.h"
-#include "agent/broker/nodes/node_answers.h"
-#include "agent/broker/nodes/node_fleet.h"
-#include "agent/broker/nodes/node_fleet_steps.h"
-#include "agent/broker/nodes/nodes_review.h"
-#include "agent/broker/nodes/node_texts.h"
-#include "agent/broker/nodes/nodes.h"
-#include "agent/broker/queries/queries.h"
 #include "agent/broker/rooms.h"
-#include "agent/record/config_order.h"
-#include "agent/record/events.h"
-#include "agent/record/fleet_order.h"
+#include "agent/broker/jobs/groups.h"
+#include "agent/broker/locks/locks_internal.h"
+#include "agent/broker/locks/locks.h"
+#include "agent/broker/nodes/nodes.h"
+#include "agent/broker/nodes/node_fleet.h"
+#include "agent/broker/queries/queries.h"
+#include "agent/state/mailbox.h"
+#include "agent/state/events.h"
 #include "agent/redis/resolver.h"
 #include "shm/assert.h"
 #include "shm/measures.h"
@@ -53,7 +40,7 @@ static void broker_on_noticed(void *arg, int node, const void *key, size_t key_l
 {
     struct broker *b = arg;
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     wakeups_noticed(b->locks, node, key, key_len);
     query_hear_noticed(b->queries, key, key_len);
 }
@@ -66,7 +53,7 @@ static void broker_on_telling(void *arg, int node, bool can)
 /* Publishes `ready`, and why not. */
 static void broker_on_reviewed(void *arg, hf_time now)
 {
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
 
     struct broker *b = arg;
     const char *fleet = nodes_fleet_text(b->nodes);
@@ -90,19 +77,19 @@ static void broker_on_request(void *arg, struct session *s, const struct hf_requ
 {
     struct broker *b = arg;
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     dispatch_request(b->locks, b->queries, s, q);
 }
 
 static bool broker_on_datagram(void *arg, struct session *s)
 {
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     return groups_take(((struct broker *)arg)->groups, s);
 }
 
 static void broker_on_session_gone(void *arg, struct session *s)
 {
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     (void)arg;
     queries_drop_session(s);
     requests_drop_session(s);
@@ -110,21 +97,21 @@ static void broker_on_session_gone(void *arg, struct session *s)
 
 static void broker_on_client_gone(void *arg, struct client *c)
 {
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     requests_client_gone(((struct broker *)arg)->locks, c);
 }
 
 static void broker_on_client_over(void *arg, struct client *c)
 {
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     (void)arg;
     groups_drop(c);
-    ended_drop_client(c);
+    pending_release_drop_client(c);
 }
 
 static void broker_on_rebound(void *arg, struct session *s)
 {
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     requests_rebind(((struct broker *)arg)->locks, s);
 }
 
@@ -132,21 +119,21 @@ static void broker_on_rebound(void *arg, struct session *s)
 
 static void broker_on_lease_changed(void *arg, struct client *c)
 {
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     (void)arg;
     groups_review(c);
 }
 
 static void broker_on_lease_over(void *arg, struct client *c)
 {
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     (void)arg;
     groups_lease_over(c);
 }
 
 static void broker_on_name_over(void *arg, const void *name, size_t name_len)
 {
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     query_hear_ended(((struct broker *)arg)->queries, name, name_len);
 }
 
@@ -189,7 +176,7 @@ static bool broker_is_finished(struct broker *b, hf_time now) IN_BROKER_THREAD
     struct client *c;
 
     /* The releases for a node that is away wait for longer than that. */
-    if ((locks_busy(b->locks) || releaser_busy(b->nodes->releaser)) &&
+    if ((locks_busy(b->locks) || key_deleter_busy(b->nodes->key_deleter)) &&
         hf_time_before(now, b->releases_until))
         return false;
     if (b->agent->config->ephemeral)
@@ -203,7 +190,7 @@ static void broker_on_going_timer(struct loop_timer *timer, hf_time now)
 {
     struct broker *b = HF_CONTAINER(timer, struct broker, going_timer);
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     if (broker_is_finished(b, now) || hf_time_reached(now, b->going_until))
         loop_stop(b->loop);
     else
@@ -281,7 +268,7 @@ static void broker_on_wake(void *arg)
     struct broker *b = arg;
     struct message *m;
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     resolver_deliver(b->resolver);
     while ((m = mailbox_take(&b->agent->to_broker))) {
         switch (m->kind) {
@@ -303,10 +290,14 @@ static void broker_on_wake(void *arg)
         case MSG_ANOTHER:
             hf_assert(m->node_number >= 0 && m->node_number < b->nodes->n, "node %d of %d",
                       m->node_number, b->nodes->n);
-            node_fleet_look(b->nodes, m->node_number);
+            node_fleet_probe(b->nodes, m->node_number);
             break;
         case MSG_TRUST:
             nodes_on_told(b->nodes, m);
+            break;
+        case MSG_REFUSED:
+            nodes_on_release_refused(b->nodes, m->node_number, m->error, m->text ? m->text : "");
+            free(m->text);
             break;
         case MSG_GO_AWAY:
             broker_go_away(b);
@@ -336,7 +327,7 @@ static void broker_on_wake(void *arg)
 /* Last in every turn: all that the turn wrote leaves together. */
 static bool broker_on_idle(void *arg)
 {
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
 
     struct broker *b = arg;
     bool again = sessions_serve(b->clients);
@@ -435,7 +426,7 @@ static void *broker_run(void *arg)
     sigset_t rouse;
 
     thread_role_now = THREAD_ROLE_BROKER;
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     (void)pthread_setname_np(pthread_self(), "hf-broker");
     (void)sigemptyset(&rouse);
     (void)sigaddset(&rouse, BROKER_ROUSE);

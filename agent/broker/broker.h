@@ -2,7 +2,7 @@
  * on its own links, and keeps what is known of each node's trust. It gives every granted
  * lease to the renewal thread.
  *
- * Its parts, each a file: clients (who is attached), requests (what they ask for), resources
+ * Its parts, each a file: clients (who is attached), requests (what they ask for), names
  * (names and slots), waiters (who waits, and the next step), rounds (one acquire on the nodes),
  * grants (from a won round to a lease and back), nodes (links and trust), readopt (what an earlier
  * agent left in the journal).
@@ -12,7 +12,7 @@
 #ifndef HOLDFAST_AGENT_BROKER_BROKER_H
 #define HOLDFAST_AGENT_BROKER_BROKER_H
 
-#include "agent/base/thread_role.h"
+#include "agent/base/thread.h"
 
 #include <signal.h>
 #include <stdbool.h>

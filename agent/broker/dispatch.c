@@ -1,9 +1,8 @@
 /* Sends each request to the room that answers it. Apart from the rings, so that the simulator runs it, too. */
-#include "agent/broker/dispatch.h"
+#include "agent/broker/rooms.h"
 #include "agent/broker/clients/answers.h"
 #include "agent/broker/clients/sessions.h"
-#include "agent/broker/locks/drains.h"
-#include "agent/broker/locks/requests.h"
+#include "agent/broker/locks/locks_internal.h"
 #include "agent/broker/queries/queries.h"
 #include "shm/status.h"
 
@@ -24,9 +23,9 @@ void dispatch_request(struct locks *locks, struct queries *queries, struct sessi
         answers_owe(&s->answers);
         request_release(locks, s, q);
         return;
-    case HF_OP_ASK:
+    case HF_OP_STOP_HOLDER:
         answers_owe(&s->answers);
-        request_ask(locks, s, q);
+        request_stop_holder(locks, s, q);
         return;
     case HF_OP_QUERY:
         answers_owe(&s->answers);

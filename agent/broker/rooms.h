@@ -8,8 +8,9 @@
 #include <sys/types.h>
 
 #include "agent/base/loop.h"
-#include "agent/base/mutex.h"
+#include "agent/base/thread.h"
 #include "shm/nstime.h"
+#include "shm/wire.h"
 
 struct agent;
 struct clients;
@@ -44,5 +45,15 @@ struct broker {
     struct mutex why_lock;
     char why[200]; /* under why_lock; clang 14 takes no GUARDED_BY on a sibling member in C */
 };
+
+/* Sends each request to the room that answers it. Called in the broker's thread. */
+
+struct locks;
+struct queries;
+struct session;
+
+/* A request, copied out of the ring, with a place for its answer reserved. The request may free `s`. */
+void dispatch_request(struct locks *locks, struct queries *queries, struct session *s,
+                      const struct hf_request_entry *q) IN_BROKER_THREAD;
 
 #endif

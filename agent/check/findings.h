@@ -5,6 +5,8 @@
 #include <stdbool.h>
 
 #include "agent/config/config_report.h"
+#include "agent/process/host.h"
+#include "agent/redis/trial.h"
 #include "shm/compiler.h"
 
 struct findings {
@@ -21,5 +23,14 @@ void find_warning(struct findings *findings, int line, const char *format, ...) 
 void find_fact(const char *format, ...) HF_PRINTF(1, 2);
 /* The last line. */
 void findings_end(const struct findings *findings);
+
+/* The parts of a check; check.c puts them together. */
+
+/* Lays the record by which a start would go over the configuration, and says how the file differs from it. Looks at the nodes
+ * of the list that results, for two seconds at most for each list. `ret_nodes`: of HF_NODES_MAX. */
+void check_fleet(struct config *config, const struct host *host, struct trial *ret_nodes,
+                 struct findings *findings);
+/* What the nodes say. */
+void check_nodes(const struct config *config, const struct trial *nodes, struct findings *findings);
 
 #endif

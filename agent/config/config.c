@@ -9,8 +9,6 @@
 
 #include "agent/config/config_load.h"
 #include "agent/config/config_rows.h"
-#include "agent/config/config_secrets.h"
-#include "agent/config/list_hash.h"
 #include "agent/core/ballot.h"
 #include "shm/bases.h"
 #include "shm/status.h"
@@ -18,6 +16,7 @@
 #include "shm/wire.h"
 
 #define EXIT_CODE_USAGE  64
+#define EXIT_CODE_SYSTEM 71
 #define EXIT_CODE_CONFIG 78
 #define SYSTEM_DIR       "/run/holdfast"
 #define SYSTEM_CONFIG    "/etc/holdfast/%s.conf"
@@ -248,6 +247,7 @@ static void config_settle(struct config_load *l)
         config_read_tls(l);
     if (!faulty[CONFIG_ID_ttl] && !faulty[CONFIG_ID_ttl_max])
         (void)config_settle_timing(l);
+    config_read_subuids(l);
 }
 
 /* Of a job's control group the agent keeps cgroup.kill, cgroup.freeze and cgroup.events. */
@@ -261,11 +261,14 @@ void config_bound_clients(struct config *c, int64_t descriptors)
     if (fit < 1)
         fit = 1;
     c->groups_max = 0;
+    c->guardians_fit = false;
     if (fit >= c->clients_max) {
         int64_t spare = (fit - c->clients_max) * HF_SESSION_FDS / JOB_GROUP_FDS;
 
         /* A job has two clients. */
         c->groups_max = spare < c->clients_max / 2 ? (uint32_t)spare : c->clients_max / 2;
+        c->guardians_fit =
+            spare >= c->groups_max + (int64_t)c->clients_max * HF_SESSION_FDS / JOB_GROUP_FDS;
         return;
     }
     share = (uint64_t)c->clients_per_uid * (uint64_t)fit / c->clients_max;
@@ -334,6 +337,14 @@ static int config_load_all(struct config_load *l, int argc, char **argv)
     return report->check ? HF_OK : HF_ECANCELED;
 }
 
+/* (!) Files that a setting names are written one after the other: a start in between is tried again, or its leases would be lost. */
+static int config_exit_of(const struct config_report *report)
+{
+    if (!report->check && report->passing == report->fault_count)
+        return EXIT_CODE_SYSTEM;
+    return report->faults[0].of_file ? EXIT_CODE_CONFIG : EXIT_CODE_USAGE;
+}
+
 static int config_read_all(bool again, int argc, char **argv, struct config *ret_config,
                            struct config_report *ret_report)
 {
@@ -352,7 +363,7 @@ static int config_read_all(bool again, int argc, char **argv, struct config *ret
     if (rc == HF_OK)
         *ret_config = l->config;
     else if (rc != HF_ECANCELED)
-        ret_report->exit = ret_report->faults[0].of_file ? EXIT_CODE_CONFIG : EXIT_CODE_USAGE;
+        ret_report->exit = config_exit_of(ret_report);
     explicit_bzero(l, sizeof(*l)); /* passwords */
     free(l);
     return rc;

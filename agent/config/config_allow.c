@@ -3,10 +3,13 @@
 #include <grp.h>
 #include <pwd.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "agent/config/config_allow.h"
-#include "agent/core/pattern.h"
+#include "agent/config/config.h"
+#include "agent/config/config_load.h"
+#include "agent/core/rules.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
@@ -208,4 +211,35 @@ bool config_allow_differs(const struct rules *a, const struct rules *b)
     for (int i = 0; !differs && i < a->count; i++)
         differs = allow_rule_differs(&a->rule[i], &b->rule[i]);
     return differs;
+}
+
+/* --- subordinate uids ------------------------------------------------------------------------- */
+
+/* Reads which subordinate uids the host's users have. */
+
+#define SUBUIDS_FILE "/etc/subuid"
+
+static bool allow_find_owner(const char *name, uint32_t *ret_owner)
+{
+    const struct passwd *user = getpwnam(name);
+    char *end;
+
+    *ret_owner = user ? (uint32_t)user->pw_uid : (uint32_t)strtoul(name, &end, 10);
+    return user || *end == '\0';
+}
+
+/* (!) Those of root and of the agent's user keep a share each: with their owner's they would be trusted. */
+void config_read_subuids(struct config_load *l)
+{
+    FILE *file = fopen(SUBUIDS_FILE, "re");
+    char line[256], name[SUBUIDS_NAME_MAX + 1];
+    uint32_t first, count, owner;
+
+    while (file && fgets(line, sizeof(line), file))
+        if (subuids_parse(line, name, &first, &count) && allow_find_owner(name, &owner) &&
+            owner != 0 && owner != geteuid() &&
+            !subuids_add(&l->config.subuids, first, count, owner))
+            break;
+    if (file)
+        fclose(file);
 }

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/config/config_allow.h"
+#include "agent/config/config.h"
 
 struct changes {
     const struct config *before, *after;

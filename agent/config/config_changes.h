@@ -5,7 +5,7 @@
  *   another name in a certificate    applied
  *   another address, TLS or none (!) applied only if it leads to the server that the node is already,
  *                               which the caller has to find out (agent/process/reload.c)
- *   another seat (,as=)         needs a restart
+ *   another seat (,fleet_address=)         needs a restart
  *   another database, id, order or number of nodes    needs a restart
  */
 #ifndef HOLDFAST_AGENT_CONFIG_CONFIG_CHANGES_H

@@ -1,9 +1,9 @@
-#include "agent/config/config_fleet.h"
+#include "agent/config/config.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/config/list_hash.h"
+#include "agent/core/sha1.h"
 #include "shm/status.h"
 
 /* Nothing can be there. */
@@ -96,6 +96,23 @@ static void fleet_lay_nodes(struct config *c, const struct fleet_seat *seats, in
     c->node_count = count;
 }
 
+hf_time config_settles(const struct config *c, const struct fleet_record *r, hf_time from)
+{
+    hf_time settles = fleet_record_settles(r, from);
+
+    if (settles.ns == HF_TIME_PAST.ns || settles.ns == HF_TIME_NEVER.ns)
+        return settles;
+    return hf_time_max(settles, hf_time_add(from, timing_quarantine(hf_ms(c->file_ttl_max_ms))));
+}
+
+/* (!) A record that nodes brought back may be of before the file: until it has settled, quarantines are the file's at least. */
+static uint32_t fleet_longest_ms(const struct config *c, const struct fleet_record *r, bool settled)
+{
+    uint32_t ms = (uint32_t)fleet_record_ttl_longest_ms(r, settled);
+
+    return settled || ms > c->file_ttl_max_ms ? ms : c->file_ttl_max_ms;
+}
+
 void config_go_by(struct config *c, const struct fleet_record *r, bool settled, bool here)
 {
     const struct fleet_seat *seats;
@@ -110,9 +127,27 @@ void config_go_by(struct config *c, const struct fleet_record *r, bool settled, 
     c->quorum = fleet_record_quorum(r, settled);
     c->counting = fleet_record_counting(r, settled);
     c->ttl_max_ms = (uint32_t)fleet_record_ttl_grant_ms(r, settled);
-    c->ttl_longest_ms = (uint32_t)fleet_record_ttl_longest_ms(r, settled);
+    c->ttl_longest_ms = fleet_longest_ms(c, r, settled);
     if (c->ttl_ms > c->ttl_max_ms)
         c->ttl_ms = c->ttl_max_ms;
     /* Every ttl_max that a record may have is long enough for a TTL of that length. */
     (void)timing_derive(hf_ms(c->ttl_ms), hf_ms(c->ttl_max_ms), &c->timing, why, sizeof(why));
+}
+
+/* --- the hash of the list --------------------------------------------------------------------- */
+
+void list_hash_with(const struct node_address *nodes, int count, const char *text, char ret_hex[41])
+{
+    struct sha1 s;
+
+    sha1_begin(&s);
+    for (int i = 0; i < count; i++)
+        sha1_add(&s, nodes[i].id, strlen(nodes[i].id) + 1);
+    sha1_add(&s, text, strlen(text));
+    sha1_end(&s, ret_hex);
+}
+
+void list_hash(const struct node_address *nodes, int count, char ret_hex[41])
+{
+    list_hash_with(nodes, count, "", ret_hex);
 }

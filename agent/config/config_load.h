@@ -43,6 +43,9 @@ int config_wrong_row(struct config_load *load, enum config_id row, const char *f
 /* Reads report->file. HF_EINVAL: it cannot be read; what is wrong in it is only added to the faults. */
 int config_file_read(struct config_load *load);
 
+/* Fills in the subordinate uids of the host's users; a host without any has none. */
+void config_read_subuids(struct config_load *load);
+
 /* Keeps the options without judging them. HF_EINVAL; HF_ECANCELED after --help or --version. */
 int config_command_line(struct config_load *load, int argc, char **argv);
 

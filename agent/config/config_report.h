@@ -21,8 +21,9 @@ struct config_report {
     bool offline;    /* --offline: agent and nodes are not looked at */
     const char *who; /* --who: the name that is asked for; NULL */
     char file[4096]; /* that was read or could not be; "" none */
-    int exit;        /* of a start: 0; 64 for the command line, 78 for the file */
+    int exit; /* of a start: 0; 64 for the command line, 78 for the file, 71 for what may pass */
     int fault_count; /* that there are; the first CONFIG_FAULTS_MAX are kept */
+    int passing;     /* of these: what files with passwords, certificates and keys say now */
     /* Command line, then by line, then the file as a whole. */
     struct config_fault faults[CONFIG_FAULTS_MAX];
     int line[CONFIG_ROWS]; /* where the file sets it first; 0: the setting is not the file's */

@@ -1,6 +1,5 @@
 #include "agent/core/backoff.h"
 
-#include "agent/core/draw.h"
 #include "shm/assert.h"
 
 #define CONTEND_LEAST hf_ms(50)

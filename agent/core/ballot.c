@@ -6,6 +6,34 @@
 /* A node answers an acquire, and a raise for each fence that another node has shown; twice as often at most. */
 #define ANSWERS_MOST(n) (2 * ((n) + 1))
 
+#define PATIENCE_LEAST  hf_ms(50) /* a scheduler's turn on both hosts */
+#define PATIENCE_RTTS   4
+#define RTT_OF_FAR      hf_ms(100) /* of a node that is far, and not late */
+
+/* The q-th smallest is the largest that fewer than q are below. */
+hf_dur ballot_round_time(const hf_dur rtt[], int n, int q)
+{
+    hf_dur most = hf_ns(0);
+
+    hf_assert(q >= 1 && q <= n, "n %d, q %d", n, q);
+    for (int i = 0; i < n; i++) {
+        int below = 0;
+
+        for (int k = 0; k < n; k++)
+            below += rtt[k].ns < rtt[i].ns;
+        if (below < q)
+            most = hf_dur_max(most, rtt[i]);
+    }
+    return most;
+}
+
+hf_dur ballot_patience(hf_dur round_time, hf_dur rtt)
+{
+    hf_dur most = hf_dur_min(hf_dur_max(round_time, RTT_OF_FAR), rtt);
+
+    return hf_dur_max(PATIENCE_LEAST, hf_ns(PATIENCE_RTTS * most.ns));
+}
+
 uint32_t ballot_electorate(uint32_t may_vote, uint32_t overdue, const struct twins *twins, int q,
                            bool contended)
 {

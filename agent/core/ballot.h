@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "agent/core/timing.h"
-#include "agent/core/twins.h"
+#include "agent/core/server.h"
 #include "shm/layout.h"
 #include "shm/nstime.h"
 
@@ -56,6 +56,14 @@ static inline int ballot_quorum(int n)
 {
     return n / 2 + 1;
 }
+
+/* How long a round takes that the slowest nodes do not hold up, by their last answers: as long as the q-th fastest. */
+hf_dur ballot_round_time(const hf_dur rtt[], int n, int q);
+
+/* How long an answer of a node may take before it is overdue: four times its last one's, `rtt`, at least 50 ms. (!) And no longer than
+ * 0.4 s or four times a round: else a node that answers late decides how long all wait for it where the others are split. With less than
+ * 0.4 s, one near node that always says "taken" would have far ones left out whose votes are needed. */
+hf_dur ballot_patience(hf_dur round_time, hf_dur rtt);
 
 /* Which of the nodes that may vote are asked, bit per node. Where the lock is contended a node with
  * an overdue answer is left out if the others are enough: otherwise hosts that split the others

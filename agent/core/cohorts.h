@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "agent/core/heap.h"
+#include "agent/core/containers.h"
 
 #define COHORT_MOST  128 /* numbers: one renew script */
 #define COHORTS_OPEN 512 /* cohorts that others may join; of times with one hash the youngest */

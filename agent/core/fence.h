@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "agent/core/twins.h"
+#include "agent/core/server.h"
 #include "shm/assert.h"
 #include "shm/nstime.h"
 

@@ -6,7 +6,6 @@
 
 #include "agent/core/ballot.h"
 #include "agent/core/fleet_change.h"
-#include "agent/core/fleet_later.h"
 #include "shm/assert.h"
 #include "shm/status.h"
 
@@ -53,6 +52,7 @@ static void fleet_put(const struct fleet *f, int i, const struct fleet_record *r
     ret_action->record = *record;
     ret_action->nonce = f->node[i].nonce;
     ret_action->digest = f->node[i].digest;
+    ret_action->sure = fleet_may_mark(f, i) ? f->node[i].run_id : "";
 }
 
 static void fleet_again(const struct fleet_record *record, struct fleet_action *ret_action)
@@ -189,17 +189,6 @@ static void fleet_next_unknown(const struct fleet *f, hf_time now, uint32_t skip
 
 /* --- with a record ------------------------------------------------------------------------------ */
 
-/* Another member has told it since `since`. (!) One of the list that the record leads to: a server that leaves is no proof that
- * those that stay have not gone on. */
-static bool fleet_is_shown(const struct fleet *f, int but, hf_time since)
-{
-    for (int i = 0; i < f->n; i++)
-        if (i != but && fleet_shows(f, i) && fleet_is_of_new_list(f, i) &&
-            hf_time_before(since, f->node[i].asked))
-            return true;
-    return false;
-}
-
 /* It has what the fleet went by before. */
 static bool fleet_is_behind(const struct fleet *f, int i)
 {
@@ -218,7 +207,7 @@ static bool fleet_may_put(const struct fleet *f, int i, uint32_t skip)
            !fleet_place(f, i)->gone;
 }
 
-/* The record on nodes that have none, or an earlier one. */
+/* The record on nodes that have none, or an earlier one; or on which it is to be seen that it is the latest. */
 static bool fleet_spread(const struct fleet *f, uint32_t skip, struct fleet_action *ret_action)
 {
     for (int i = 0; i < f->n; i++) {
@@ -229,7 +218,7 @@ static bool fleet_spread(const struct fleet *f, uint32_t skip, struct fleet_acti
             continue;
         if ((fleet_is_bare(f, i) &&
              fleet_is_shown(f, i, empty ? node->empty_since : HF_TIME_PAST)) ||
-            fleet_is_behind(f, i)) {
+            fleet_is_behind(f, i) || fleet_is_unmarked(f, i)) {
             fleet_put(f, i, &f->record, ret_action);
             return true;
         }
@@ -333,11 +322,14 @@ uint32_t fleet_awaits(const struct fleet *f)
 
     if (!f->known || f->leaving)
         return 0;
-    for (int i = 0; i < f->n; i++)
+    for (int i = 0; i < f->n; i++) {
         if (f->node[i].there && f->node[i].said == FLEET_SAID_NONE)
             since = hf_time_max(since, f->node[i].empty_since);
+        if (f->node[i].there && fleet_is_doubted(f, i))
+            since = hf_time_max(since, f->node[i].doubted);
+    }
     for (int i = 0; since.ns != HF_TIME_PAST.ns && i < f->n; i++)
-        if ((fleet_shows(f, i) || fleet_later_has(f, i, &f->wish)) &&
+        if (((fleet_shows(f, i) && !fleet_is_doubted(f, i)) || fleet_later_has(f, i, &f->wish)) &&
             !hf_time_before(since, f->node[i].asked))
             which |= 1u << i;
     return which | fleet_change_awaits(f);

@@ -14,8 +14,10 @@
  *  - A node without a record gets ours only after another member told our digest in an answer that was asked for
  *    after the empty node was seen: never from memory. Where no member has it, the fleet is founded again by an agent that knows
  *    its record to be the latest one (fleet_is_latest()), or by an operator's word, and by nobody while a node shows a later one.
+ *  - A record on a server that may have come back with an earlier one (a restart, a first contact) is as none: it proves
+ *    nothing and counts for nothing, until another member has told our digest since, or ours is known to be the latest.
  *  - A node with another fleet's record is refused by itself.
- *  - (!) A later record of the fleet that a majority of our list shows is gone by (agent/core/fleet_later.h); nobody goes back.
+ *  - (!) A later record of the fleet that a majority of our list shows is gone by (agent/core/fleet.h); nobody goes back.
  *    The agent starts again by it
  *    (agent.again), so that one record holds from an agent's start to its end. agent/core/fleet_change.h has the rest of how a
  *    fleet changes.
@@ -63,12 +65,19 @@ struct fleet_node {
     int64_t since_ms;                /* when that was put, by its host's clock; 0 not known */
     hf_time asked;                   /* when its last answer was asked for */
     hf_time shown; /* when its last answer with our record was; HF_TIME_PAST: none was */
+    /* (!) Since when the server that answers may have come back with an earlier record than the fleet's: its run is not `sure`;
+     * HF_TIME_NEVER: it has not. */
+    hf_time doubted;
+    bool marked; /* it says so itself, to every host: the mark beside its record is of this run */
+    bool young;  /* it was in quarantine since then */
+    char sure[TRUST_RUN_ID_LEN + 1]; /* the run that was last known to have the latest; "" none */
     /* Since when it tells our record under this nonce, or the complete one that is made of it; HF_TIME_NEVER: it does not. */
     hf_time sighted;
 };
 
 struct fleet {
     int n;
+    bool trusting; /* --dev: no restart is held against a node once its quarantine is over */
     bool anew; /* --reset-fleet: only a record of the very servers that are connected is gone by */
     char file[128];          /* this host's configuration file; "": none */
     struct fleet_record own; /* by the configuration: ids, ttl_max and keys; no addresses */
@@ -109,15 +118,22 @@ void fleet_restore_shown(struct fleet *fleet, hf_time shown);
 void fleet_on_configured(struct fleet *fleet, int node, const char *seat);
 /* A running agent's configuration was read again. Where it names the seat, no other server was meant: as at a start. */
 void fleet_on_reload(struct fleet *fleet, int node, const char *seat);
-/* A record was put on a node, which took it or answered with an error. */
-void fleet_on_put(struct fleet *fleet, int node, bool refused);
+/* A record was put on a node, which took it or answered with an error, or neither. */
+void fleet_on_put(struct fleet *fleet, int node, bool refused, bool taken);
+/* Beside the record: the run of the server of which its writer was sure. Call it after fleet_on_record(). (!) Of another run it says
+ * nothing: the data came back. */
+void fleet_on_sure(struct fleet *fleet, int node, const char *sure);
 /* For people: where a node is configured. */
 void fleet_on_written(struct fleet *fleet, int node, const char *file, int line);
 /* A node is connected, and as what seat; or it is gone. */
 void fleet_on_up(struct fleet *fleet, int node, const char *peer);
 void fleet_on_down(struct fleet *fleet, int node);
-/* Which server it is that is connected, by its run id. */
-void fleet_on_server(struct fleet *fleet, int node, const char *run_id);
+/* What an earlier run knew of the node: `sure` and `shown`. Before it is connected. */
+void fleet_on_remembered(struct fleet *fleet, int node, const char *sure, hf_time shown);
+/* Which server it is that is connected, by its run id. Before fleet_on_answer() of its answers. */
+void fleet_on_server(struct fleet *fleet, int node, const char *run_id, hf_time now);
+/* It is in quarantine. */
+void fleet_on_young(struct fleet *fleet, int node);
 /* The link leaves the server where it is, for the seat. */
 void fleet_on_leave(struct fleet *fleet, int node);
 /* Whether nothing but its record is against it, and whether it is out of quarantine besides. */
@@ -148,8 +164,24 @@ hf_time fleet_shown(const struct fleet *fleet);
  * that is not ours. A memory alone proves nothing: the fleet may have changed while this host was away. `by`: they are taken to be
  * empty then; HF_TIME_NEVER: only if they are. */
 bool fleet_is_latest(const struct fleet *fleet, hf_time by);
-/* Whether answers of the node count: the record counts it, the seat, and the digest of its last answer. */
+/* Whether the node's record may be an earlier one than the fleet's. (!) Then it proves nothing and no answer counts. */
+bool fleet_is_doubted(const struct fleet *fleet, int node);
+/* Ends the doubts that have an answer: another member has shown our record since, or ours is known to be the latest, or confirmed. Of
+ * an agent that never knew a fleet, the quarantine is the answer. Ask for it before fleet_next(). */
+void fleet_settle_doubts(struct fleet *fleet, hf_time now);
+/* This agent is sure of it, and other hosts may not be. */
+bool fleet_is_unmarked(const struct fleet *fleet, int node);
+/* What is put there may say that this very server is known to have the latest record with it; who founds knows that. */
+bool fleet_may_mark(const struct fleet *fleet, int node);
+/* Whether its last answer may have ended a doubt. */
+bool fleet_proves(const struct fleet *fleet, int node);
+/* Another member has told our record since `since`. (!) One of the list that the record leads to: a server that leaves is no proof
+ * that those that stay have not gone on. */
+bool fleet_is_shown(const struct fleet *fleet, int but, hf_time since);
+/* Whether answers of the node count: the record counts it, the seat, the digest of its last answer, and it is in no doubt. */
 bool fleet_counts(const struct fleet *fleet, int node);
+/* It has a record of our fleet, of whatever version. */
+bool fleet_is_of_our_fleet(const struct fleet *fleet, int node);
 /* Whether it is connected to the seat of our record; true while none is known. */
 bool fleet_is_seated(const struct fleet *fleet, int node);
 enum fleet_step {
@@ -164,6 +196,7 @@ struct fleet_action {
     int node;
     struct fleet_record record;
     const char *nonce, *digest; /* of struct fleet_node */
+    const char *sure; /* its run, if it is known to have the latest record with it; else "" */
 };
 
 /* What is to be done now. One thing at a time: ask again when it is done, or something changed. `skip`: bit per
@@ -194,6 +227,8 @@ int fleet_servers(const struct fleet *fleet, uint32_t nodes);
 
 /* --- for its files (agent/core/fleet_view.c) ----------------------------------------------------------------------------- */
 
+/* It never was sure of a node: it is without a memory. Or it takes the word of --dev. */
+bool fleet_doubt_is_newcomer(const struct fleet *fleet);
 bool fleet_says(const struct fleet *fleet, int node, const char *digest);
 /* It has our record, whether it counts by it or not. */
 bool fleet_shows(const struct fleet *fleet, int node);
@@ -204,7 +239,7 @@ bool fleet_is_of_these_servers(const struct fleet *fleet, const struct fleet_rec
 bool fleet_is_akin(const struct fleet *fleet, const struct fleet_record *record);
 /* It is a member of the list that our record leads to. */
 bool fleet_is_of_new_list(const struct fleet *fleet, int node);
-/* No member of that list has our record. */
+/* No member of that list has our record, but for those in doubt. */
 bool fleet_none_has_it(const struct fleet *fleet);
 /* It has none, or what its founder left of ours. */
 bool fleet_is_bare(const struct fleet *fleet, int node);
@@ -212,5 +247,29 @@ bool fleet_is_bare(const struct fleet *fleet, int node);
 bool fleet_is_candidate(const struct fleet *fleet, int node);
 /* For words: the node with the latest record of the fleet that most nodes have; -1: none, or as many have another fleet's. */
 int fleet_choose(const struct fleet *fleet, int *ret_count);
+
+/* When a later record of the fleet counts. Pure. docs/SAFETY.md, "A fleet that changes", has the argument.
+ *
+ * (!) Rules, each with a test:
+ *  - An agent goes by a later record only when a majority of the list by which it asks shows that record. One server, whatever is
+ *    written there, moves nobody; and no password goes to an address that only such a server names.
+ *  - What may follow what is judged when a record is read, as it was when it was written.
+ *  - Records are compared whole: a digest of 32 bits can be made.
+ */
+
+/* Whether a change could have made it: enough members stay, and fewer than a majority are gone. */
+bool fleet_later_is_sound(const struct fleet_record *record);
+/* The node has that record, at its seat. */
+bool fleet_later_has(const struct fleet *fleet, int node, const struct fleet_record *record);
+/* The node has none, and another member of the list that the record leads to has shown the record since. */
+bool fleet_later_is_told(const struct fleet *fleet, int node, const struct fleet_record *record);
+/* A node of our list with a later record that a majority shows, the latest one; -1: none. */
+int fleet_later_find(const struct fleet *fleet);
+/* The same for an agent that goes by no record: a majority of the configured nodes shows it. */
+int fleet_later_find_first(const struct fleet *fleet);
+/* (!) Some server shows a later record of the fleet, or one that nobody could read: ours is given to no node from memory. */
+bool fleet_later_is_seen(const struct fleet *fleet);
+/* A node of our list with a later record that no majority shows; -1: none. */
+int fleet_later_find_lone(const struct fleet *fleet);
 
 #endif

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "agent/core/ballot.h"
-#include "agent/core/fleet_later.h"
+#include "agent/core/fleet.h"
 #include "agent/core/timing.h"
 #include "shm/status.h"
 
@@ -230,9 +230,10 @@ static bool fleet_change_all_answer(const struct fleet *f, const struct fleet_re
         bool stays = fleet_record_stays(r, seat);
 
         if (seat->gone && node->peer[0])
-            snprintf(why, size,
-                     "node %s answers at %s; leave --gone away, or stop the server first", seat->id,
-                     seat->address);
+            snprintf(
+                why, size,
+                "node %s answers at %s; leave --old-server-dead away, or stop the server first",
+                seat->id, seat->address);
         else if (!seat->gone && !fleet_change_is_ready(f, r, i) &&
                  fleet_change_is_early(f, i, now, why, size))
             return false;
@@ -317,13 +318,13 @@ static int fleet_change_can_be_put(const struct fleet *f, const struct fleet_rec
     return HF_EBUSY;
 }
 
-static int fleet_change_resume(const struct fleet *f, const struct fleet_wish *w, hf_time now,
-                               struct fleet_record *r, char *why, size_t size)
+static int fleet_change_mark_dead(const struct fleet *f, const struct fleet_wish *w, hf_time now,
+                                  struct fleet_record *r, char *why, size_t size)
 {
     int rc;
 
     if (!fleet_change_is_changing(f) || f->leaving) {
-        snprintf(why, size, "nothing is to be resumed: no change of the fleet is under way");
+        snprintf(why, size, "no change of the fleet is under way, so nothing waits for a server");
         return HF_EINVAL;
     }
     *r = f->record;
@@ -409,7 +410,7 @@ static int fleet_change_confirm(struct fleet *f, hf_time until, char *why, size_
 
     for (int i = 0; f->known && i < f->n; i++)
         if (f->node[i].there && fleet_is_seated(f, i) && fleet_is_of_new_list(f, i) &&
-            fleet_is_bare(f, i))
+            (fleet_is_bare(f, i) || (fleet_shows(f, i) && fleet_is_doubted(f, i))))
             bare |= UINT32_C(1) << i;
     empty = fleet_servers(f, bare);
     if (!f->known || f->leaving)
@@ -427,9 +428,11 @@ static int fleet_change_confirm(struct fleet *f, hf_time until, char *why, size_
     else if (empty > 0 && fleet_change_comes_back(f))
         snprintf(why, size, "wait some seconds: every node answers, and is given the record");
     else if (empty < fleet_record_quorum(&f->record, f->settles.ns == HF_TIME_PAST.ns))
-        snprintf(why, size,
-                 "let a majority of the nodes answer first: %d of %d answer and have no record",
-                 empty, f->n);
+        snprintf(
+            why, size,
+            "let a majority of the nodes answer first: %d of %d answer and have no record that is "
+            "in no doubt",
+            empty, f->n);
     else {
         f->wish = f->record;
         f->confirmed_until = until;
@@ -447,7 +450,7 @@ int fleet_change_begin(struct fleet *f, const struct fleet_wish *w, hf_time now,
     if (w->kind == FLEET_WISH_CONFIRM)
         return fleet_change_confirm(f, hf_time_add(now, most), why, size);
     if (w->kind == FLEET_WISH_GONE)
-        rc = fleet_change_resume(f, w, now, &next, why, size);
+        rc = fleet_change_mark_dead(f, w, now, &next, why, size);
     else if (w->kind == FLEET_WISH_ABORT)
         rc = fleet_change_turn(f, w, now, &next, why, size);
     else

@@ -5,7 +5,7 @@
 
 #include "agent/core/ballot.h"
 #include "agent/core/fleet_change.h"
-#include "agent/core/fleet_later.h"
+#include "agent/core/fleet.h"
 
 #define LONG_S     600                 /* nodes may well be restarted in that time */
 #define CONNECTING (2 * HF_NS_PER_SEC) /* before a node that is not connected is away */
@@ -81,8 +81,8 @@ static bool fleet_change_words_say_waited_for(const struct fleet *f, int i, hf_t
     else if (fleet_change_words_is_met(f, i) && f->node[i].refuses)
         snprintf(ret_text, size,
                  "node %s answers at %s and refuses the record of the change; see holdfast nodes "
-                 "and mend it, or stop that server for good, and then: holdfast fleet resume "
-                 "--gone %s",
+                 "and mend it, or stop that server for good, and then: holdfast fleet "
+                 "mark-dead %s",
                  seat->id, seat->address, seat->id);
     else if (!fleet_change_is_away(f, i, now))
         return false;
@@ -94,13 +94,13 @@ static bool fleet_change_words_say_waited_for(const struct fleet *f, int i, hf_t
     else if (fleet_change_words_leaves(f, i))
         snprintf(ret_text, size,
                  "let node %s answer at %s, which leaves the fleet; or, if that server is stopped "
-                 "for good: holdfast fleet resume --gone %s",
+                 "for good: holdfast fleet mark-dead %s",
                  seat->id, seat->address, seat->id);
     else
         snprintf(ret_text, size,
                  "let node %s answer, or start an empty server at %s: the change of the fleet "
-                 "waits for it; or, if that server is stopped for good: holdfast fleet resume "
-                 "--gone %s",
+                 "waits for it; or, if that server is stopped for good: holdfast fleet "
+                 "mark-dead %s",
                  seat->id, seat->address, seat->id);
     return true;
 }
@@ -144,7 +144,7 @@ void fleet_change_say_way_back(const struct fleet *f, char *why, size_t size)
     snprintf(why, size,
              "version %" PRIu64
              " of the fleet is the way back already; wait for it (holdfast fleet), or, if a "
-             "server that it waits for is stopped for good: holdfast fleet resume --gone ID",
+             "server that it waits for is stopped for good: holdfast fleet mark-dead ID",
              f->record.version);
 }
 
@@ -223,7 +223,8 @@ void fleet_change_say_untold(const struct fleet *f, int i, char *why, size_t siz
                  seat->id);
     else
         snprintf(why, size,
-                 "mend node %s first (%s), or stop the server at %s for good and say --gone %s: it "
+                 "mend node %s first (%s), or stop the server at %s for good and say "
+                 "--old-server-dead %s: it "
                  "answers, and cannot be told that it leaves",
                  seat->id,
                  foreign ? "it has the record of another fleet"
@@ -235,7 +236,7 @@ void fleet_change_say_answers(const struct fleet_seat *seat, char *why, size_t s
 {
     snprintf(why, size,
              "node %s still answers at %s; stop that server for good, and then: holdfast fleet "
-             "resume --gone %s",
+             "mark-dead %s",
              seat->id, seat->address, seat->id);
 }
 
@@ -250,7 +251,8 @@ void fleet_change_say_down(const struct fleet *f, const struct fleet_record *r, 
         down += !f->node[k].there;
     if (!fleet_record_stays(r, seat))
         snprintf(why, size,
-                 "let node %s answer first; or, if that server is stopped for good, say --gone %s",
+                 "let node %s answer first; or, if that server is stopped for good, say "
+                 "--old-server-dead %s",
                  seat->id, seat->id);
     else if (down > 1)
         snprintf(why, size,
@@ -260,7 +262,7 @@ void fleet_change_say_down(const struct fleet *f, const struct fleet_record *r, 
     else
         snprintf(why, size,
                  "let node %s answer first; or, if its server is stopped for good, start an empty "
-                 "one at %s, or another one and holdfast fleet move %s=ADDRESS --gone",
+                 "one at %s, or another one and holdfast fleet move %s=ADDRESS --old-server-dead",
                  seat->id, seat->address, seat->id);
 }
 

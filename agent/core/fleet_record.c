@@ -7,7 +7,7 @@
 #include "agent/core/ballot.h"
 #include "agent/core/sha1.h"
 #include "agent/core/timing.h"
-#include "shm/escape.h"
+#include "shm/text.h"
 #include "shm/status.h"
 
 #define TTL_MAX_MOST_MS INT64_C(86400000)

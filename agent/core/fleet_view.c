@@ -18,7 +18,7 @@ void fleet_init(struct fleet *f, const struct fleet_record *own, bool anew, hf_t
     f->anew = anew;
     f->started = now;
     for (int i = 0; i < f->n; i++) {
-        f->node[i].empty_since = f->node[i].sighted = HF_TIME_NEVER;
+        f->node[i].empty_since = f->node[i].sighted = f->node[i].doubted = HF_TIME_NEVER;
         f->node[i].asked = f->node[i].shown = HF_TIME_PAST;
     }
     f->wish_until = f->confirmed_until = f->shown = HF_TIME_PAST;
@@ -56,7 +56,7 @@ void fleet_adopt(struct fleet *f, const struct fleet_record *record)
 {
     fleet_restore(f, record, HF_TIME_PAST);
     for (int i = 0; i < f->n; i++)
-        if (fleet_shows(f, i))
+        if (fleet_shows(f, i) && !fleet_is_doubted(f, i))
             f->node[i].shown = hf_time_max(f->node[i].shown, f->node[i].asked);
 }
 
@@ -82,9 +82,20 @@ void fleet_on_configured(struct fleet *f, int i, const char *seat)
     memcpy(f->node[i].configured, seat, strlen(seat) + 1);
 }
 
-void fleet_on_put(struct fleet *f, int i, bool refused)
+bool fleet_is_doubted(const struct fleet *f, int i)
+{
+    return f->node[i].doubted.ns != HF_TIME_NEVER.ns;
+}
+
+bool fleet_may_mark(const struct fleet *f, int i)
+{
+    return !f->known || f->node[i].marked || !fleet_is_doubted(f, i);
+}
+
+void fleet_on_put(struct fleet *f, int i, bool refused, bool taken)
 {
     f->node[i].refuses = refused;
+    f->node[i].marked = taken && fleet_may_mark(f, i);
 }
 
 void fleet_on_reload(struct fleet *f, int i, const char *seat)
@@ -111,6 +122,8 @@ void fleet_on_down(struct fleet *f, int i)
     struct fleet_node *node = &f->node[i], gone = {.asked = HF_TIME_PAST,
                                                    .empty_since = HF_TIME_NEVER,
                                                    .sighted = HF_TIME_NEVER,
+                                                   .doubted = HF_TIME_NEVER,
+                                                   .young = node->young,
                                                    .shown = node->shown};
 
     memcpy(gone.configured, node->configured, sizeof(gone.configured));
@@ -118,6 +131,7 @@ void fleet_on_down(struct fleet *f, int i)
     memcpy(gone.left_at, node->left_at, sizeof(gone.left_at));
     gone.line = node->line;
     memcpy(gone.left_run_id, node->left_run_id, sizeof(gone.left_run_id));
+    memcpy(gone.sure, node->sure, sizeof(gone.sure));
     *node = gone;
 }
 
@@ -130,11 +144,6 @@ void fleet_on_leave(struct fleet *f, int i)
     memcpy(node->left, node->nonce, sizeof(node->left));
     memcpy(node->left_run_id, node->run_id, sizeof(node->left_run_id));
     memcpy(node->left_at, node->peer, sizeof(node->left_at));
-}
-
-void fleet_on_server(struct fleet *f, int i, const char *run_id)
-{
-    snprintf(f->node[i].run_id, sizeof(f->node[i].run_id), "%s", run_id);
 }
 
 int fleet_servers(const struct fleet *f, uint32_t nodes)
@@ -208,7 +217,7 @@ bool fleet_on_answer(struct fleet *f, int i, const char *nonce, const char *dige
     snprintf(node->nonce, sizeof(node->nonce), "%s", nonce);
     snprintf(node->digest, sizeof(node->digest), "%s", digest);
     node->asked = sent;
-    if (fleet_shows(f, i))
+    if (fleet_shows(f, i) && !fleet_is_doubted(f, i))
         node->shown = hf_time_max(node->shown, sent);
     if (!*digest) {
         node->said = FLEET_SAID_NONE;
@@ -301,67 +310,9 @@ bool fleet_shows(const struct fleet *f, int i)
     return f->known && fleet_is_seated(f, i) && strcmp(f->node[i].digest, f->digest) == 0;
 }
 
-hf_time fleet_shown(const struct fleet *f)
-{
-    const int q = ballot_quorum(f->n);
-
-    for (int i = 0; i < f->n; i++) {
-        uint32_t as_late = 0, later = 0;
-
-        for (int k = 0; k < f->n; k++) {
-            if (hf_time_reached(f->node[k].shown, f->node[i].shown))
-                as_late |= fleet_view_bit(k);
-            if (hf_time_before(f->node[i].shown, f->node[k].shown))
-                later |= fleet_view_bit(k);
-        }
-        if (fleet_servers(f, as_late) >= q && fleet_servers(f, later) < q)
-            return f->node[i].shown;
-    }
-    return HF_TIME_PAST;
-}
-
-/* (!) What is gone shows nothing any more, either. */
-static hf_time fleet_view_empty_since(const struct fleet *f, int i)
-{
-    return fleet_place(f, i)->gone ? HF_TIME_PAST : f->node[i].empty_since;
-}
-
-/* Since when a majority of the nodes is seen to have no record; HF_TIME_NEVER: it is not. */
-static hf_time fleet_view_emptied(const struct fleet *f)
-{
-    hf_time since = HF_TIME_NEVER;
-
-    for (int i = 0; i < f->n; i++) {
-        uint32_t empty = 0;
-
-        for (int k = 0; k < f->n; k++)
-            if (hf_time_reached(fleet_view_empty_since(f, i), fleet_view_empty_since(f, k)))
-                empty |= fleet_view_bit(k);
-        if (fleet_servers(f, empty) >= ballot_quorum(f->n))
-            since = hf_time_min(since, fleet_view_empty_since(f, i));
-    }
-    return since;
-}
-
-/* (!) Less 2 %, by which two hosts' clocks may differ. */
-static hf_dur fleet_view_within(const struct fleet *f)
-{
-    int64_t ms = fleet_record_ttl_longest_ms(&f->record, f->settles.ns == HF_TIME_PAST.ns);
-
-    return hf_dur_scale(timing_quarantine(hf_ms(ms)), 98, 100);
-}
-
-bool fleet_is_latest(const struct fleet *f, hf_time by)
-{
-    hf_time shown = hf_time_max(f->shown, fleet_shown(f));
-
-    return f->known && hf_time_reached(hf_time_add(shown, fleet_view_within(f)),
-                                       hf_time_min(fleet_view_emptied(f), by));
-}
-
 bool fleet_counts(const struct fleet *f, int i)
 {
-    return f->known && f->counting >> i & 1 && fleet_shows(f, i);
+    return f->known && f->counting >> i & 1 && fleet_shows(f, i) && !fleet_is_doubted(f, i);
 }
 
 /* --- what is made of it ------------------------------------------------------------------------- */
@@ -385,6 +336,12 @@ bool fleet_is_of_these_servers(const struct fleet *f, const struct fleet_record 
         if (strcmp(record->seat[k].address, f->node[k].peer) != 0)
             return false;
     return !fleet_record_differs(record, &f->own, "", text, sizeof(text));
+}
+
+bool fleet_is_of_our_fleet(const struct fleet *f, int i)
+{
+    return f->known && f->node[i].said == FLEET_SAID_RECORD &&
+           strcmp(f->node[i].record.fleet, f->record.fleet) == 0;
 }
 
 bool fleet_says(const struct fleet *f, int i, const char *digest)
@@ -466,7 +423,7 @@ bool fleet_is_of_new_list(const struct fleet *f, int i)
 bool fleet_none_has_it(const struct fleet *f)
 {
     for (int i = 0; i < f->n; i++)
-        if (fleet_is_of_new_list(f, i) && fleet_says(f, i, f->digest))
+        if (fleet_is_of_new_list(f, i) && fleet_says(f, i, f->digest) && !fleet_is_doubted(f, i))
             return false;
     return true;
 }
@@ -481,4 +438,146 @@ bool fleet_is_bare(const struct fleet *f, int i)
     founding = f->record;
     founding.state = FLEET_FOUNDING;
     return fleet_record_is_same(&node->record, &founding);
+}
+
+/* --- when a later record counts --------------------------------------------------------------- */
+
+bool fleet_later_is_sound(const struct fleet_record *r)
+{
+    return r->version == 1 || (fleet_record_can_change(r) &&
+                               fleet_record_gone_count(r) < ballot_quorum(r->before_count));
+}
+
+/* Its members before are those of `record`. */
+static bool later_is_next(const struct fleet_record *r, const struct fleet_record *next)
+{
+    return next->version == r->version + 1 && next->ttl_max_before_ms == r->ttl_max_ms &&
+           fleet_record_same_list(next->before, next->before_count, r->seat, r->count);
+}
+
+/* Of two changes that began at once the complete one is gone by. */
+static bool later_is_of_same_version(const struct fleet_record *r, const struct fleet_record *next)
+{
+    return fleet_record_is_same_change(r, next) ||
+           (next->state == FLEET_COMPLETE && next->ttl_max_before_ms == r->ttl_max_before_ms &&
+            fleet_record_same_list(next->before, next->before_count, r->before, r->before_count));
+}
+
+/* Whether an agent that goes by `r` may go by `next`. */
+static bool fleet_later_may_follow(const struct fleet_record *r, const struct fleet_record *next)
+{
+    if (strcmp(next->fleet, r->fleet) != 0 || strcmp(next->keys, r->keys) != 0 ||
+        !fleet_may_go_by(next) || fleet_record_rank(next, r) <= 0 || !fleet_later_is_sound(next))
+        return false;
+    if (next->version == r->version)
+        return later_is_of_same_version(r, next);
+    /* This host slept through what is between them. */
+    return next->version > r->version + 1 || later_is_next(r, next);
+}
+
+/* (!) A server that was told more since shows that it was told of a change, too: of the same one, which went on; or, by the members
+ * before its own record, of the one right behind ours. Never of a complete record: who is told of a way back has seen none. */
+static bool later_shows(const struct fleet_record *shown, const struct fleet_record *of,
+                        const struct fleet_record *by)
+{
+    if (strcmp(shown->fleet, of->fleet) != 0 || strcmp(shown->keys, of->keys) != 0)
+        return false;
+    if (fleet_record_is_same(shown, of))
+        return true;
+    if (of->state != FLEET_CHANGING || !fleet_may_go_by(shown))
+        return false;
+    if (shown->version == of->version)
+        return fleet_record_is_same_change(shown, of) && fleet_record_rank(shown, of) > 0;
+    return by && later_is_next(by, of) && fleet_record_gone_count(of) == 0 &&
+           later_is_next(of, shown);
+}
+
+static bool later_is_shown_by_most(const struct fleet *f, const struct fleet_record *of,
+                                   const struct fleet_record *by)
+{
+    uint32_t shown = 0;
+
+    for (int i = 0; i < f->n; i++)
+        if (f->node[i].said == FLEET_SAID_RECORD && fleet_is_seated(f, i) &&
+            later_shows(&f->node[i].record, of, by))
+            shown |= UINT32_C(1) << i;
+    return fleet_servers(f, shown) >= ballot_quorum(f->n);
+}
+
+static bool later_is_later(const struct fleet *f, int i)
+{
+    return f->node[i].said == FLEET_SAID_RECORD && fleet_is_seated(f, i) &&
+           fleet_later_may_follow(&f->record, &f->node[i].record);
+}
+
+bool fleet_later_has(const struct fleet *f, int i, const struct fleet_record *record)
+{
+    return f->node[i].said == FLEET_SAID_RECORD && fleet_is_seated(f, i) &&
+           fleet_record_is_same(&f->node[i].record, record);
+}
+
+bool fleet_later_is_told(const struct fleet *f, int i, const struct fleet_record *record)
+{
+    for (int k = 0; f->node[i].said == FLEET_SAID_NONE && k < f->n; k++)
+        if (k != i && fleet_later_has(f, k, record) &&
+            fleet_record_stays(record, fleet_place(f, k)) &&
+            hf_time_before(f->node[i].empty_since, f->node[k].asked))
+            return true;
+    return false;
+}
+
+int fleet_later_find(const struct fleet *f)
+{
+    int found = -1;
+
+    for (int i = 0; i < f->n; i++) {
+        const struct fleet_record *r = &f->node[i].record;
+
+        if (later_is_later(f, i) && later_is_shown_by_most(f, r, &f->record) &&
+            (found < 0 || fleet_record_rank(r, &f->node[found].record) > 0))
+            found = i;
+    }
+    return found;
+}
+
+int fleet_later_find_first(const struct fleet *f)
+{
+    int found = -1;
+
+    for (int i = 0; i < f->n; i++) {
+        const struct fleet_record *r = &f->node[i].record;
+
+        if (fleet_is_candidate(f, i) && fleet_later_is_sound(r) &&
+            later_is_shown_by_most(f, r, NULL) &&
+            (found < 0 || fleet_record_rank(r, &f->node[found].record) > 0))
+            found = i;
+    }
+    return found;
+}
+
+int fleet_later_find_lone(const struct fleet *f)
+{
+    for (int i = 0; f->known && i < f->n; i++) {
+        const struct fleet_node *node = &f->node[i];
+
+        if (node->said == FLEET_SAID_RECORD && fleet_is_seated(f, i) &&
+            strcmp(node->record.fleet, f->record.fleet) == 0 &&
+            fleet_record_rank(&node->record, &f->record) > 0 &&
+            !(later_is_later(f, i) && later_is_shown_by_most(f, &node->record, &f->record)))
+            return i;
+    }
+    return -1;
+}
+
+bool fleet_later_is_seen(const struct fleet *f)
+{
+    for (int i = 0; i < f->n; i++) {
+        const struct fleet_node *node = &f->node[i];
+
+        if (node->said == FLEET_SAID_LATER || fleet_is_unread(f, i) ||
+            (node->said == FLEET_SAID_RECORD && strcmp(node->record.fleet, f->record.fleet) == 0 &&
+             fleet_record_rank(&node->record, &f->record) > 0))
+            return true;
+    }
+    return f->told.count > 0;
 }

@@ -6,7 +6,6 @@
 #include "agent/core/ballot.h"
 #include "agent/core/fleet.h"
 #include "agent/core/fleet_change.h"
-#include "agent/core/fleet_later.h"
 
 #define ADDRESSES_SIZE 200
 
@@ -16,11 +15,6 @@ static bool fleet_words_all_connected(const struct fleet *f)
         if (!f->node[i].peer[0])
             return false;
     return true;
-}
-
-static bool fleet_words_is_of_our_fleet(const struct fleet *f, int i)
-{
-    return f->known && strcmp(f->node[i].record.fleet, f->record.fleet) == 0;
 }
 
 static bool fleet_words_is_another_of_its_rank(const struct fleet *f, int i)
@@ -61,7 +55,7 @@ static void fleet_words_say_where(const struct fleet *f, int i, int k, char *ret
     }
 }
 
-/* (!) as= would vouch for another node's server. */
+/* (!) fleet_address= would vouch for another node's server. */
 static void fleet_words_say_misplaced(const struct fleet *f, int i, int k, char *ret_text,
                                       size_t size)
 {
@@ -97,7 +91,8 @@ bool fleet_is_foreign(const struct fleet *f, int i, char *ret_text, size_t size)
         fleet_words_say_misplaced(f, i, misplaced, ret_text, size);
     else if (fleet_is_stranger(f, i))
         snprintf(ret_text, size,
-                 "say as=%s behind the address of node %s, if that leads to the fleet's server: "
+                 "say fleet_address=%s behind the address of node %s, if that leads to the fleet's "
+                 "server: "
                  "another one is at %s for this host",
                  fleet_place(f, i)->address, id, fleet_place(f, i)->address);
     else if (node->said == FLEET_SAID_LATER)
@@ -116,12 +111,12 @@ bool fleet_is_foreign(const struct fleet *f, int i, char *ret_text, size_t size)
                  "start this agent with --reset-fleet, too: on node %s the fleet was founded anew, "
                  "and this host remembers version %" PRIu64 " of before",
                  id, f->record.version);
-    else if (!fleet_words_is_of_our_fleet(f, i) && !fleet_is_akin(f, &node->record))
+    else if (!fleet_is_of_our_fleet(f, i) && !fleet_is_akin(f, &node->record))
         fleet_words_say_not_akin(f, i, ret_text, size);
     else if (f->anew && !f->known && fleet_words_all_connected(f) &&
              (!fleet_is_of_these_servers(f, &node->record) || node->record.state == FLEET_CHANGING))
         snprintf(ret_text, size, "the record on node %s is of other servers", id);
-    else if (f->known && !fleet_words_is_of_our_fleet(f, i))
+    else if (f->known && !fleet_is_of_our_fleet(f, i))
         snprintf(
             ret_text, size,
             "correct the address of node %s: at %s is a node of another fleet (%.8s, this one "
@@ -328,7 +323,7 @@ static void fleet_words_say_lone(const struct fleet *f, int i, char *ret_text, s
     uint32_t ours = 0;
 
     for (int k = 0; k < f->n; k++)
-        if (fleet_shows(f, k))
+        if (fleet_shows(f, k) && !fleet_is_doubted(f, k))
             ours |= UINT32_C(1) << k;
     fleet_words_list_addresses(f, r, true, addresses, sizeof(addresses));
     if (fleet_servers(f, ours) >= ballot_quorum(f->n))
@@ -373,6 +368,33 @@ static void fleet_words_say_forgotten(const struct fleet *f, hf_time now, char *
                  f->record.version, ids[0] ? "let node " : "", ids, ids[0] ? " answer, or, " : "");
 }
 
+/* What the nodes have may be of before the latest change, and too few others say that it is not. Doubts that end by themselves do
+ * so at once. */
+static bool fleet_words_say_doubted(const struct fleet *f, hf_time now, char *ret_text, size_t size)
+{
+    uint32_t counts = 0, doubted = 0;
+    char ids[80];
+
+    for (int i = 0; i < f->n; i++) {
+        if (fleet_counts(f, i))
+            counts |= UINT32_C(1) << i;
+        else if (f->node[i].there && fleet_is_doubted(f, i) &&
+                 hf_time_reached(now, hf_time_add(f->node[i].doubted, FLEET_PATIENCE)))
+            doubted |= UINT32_C(1) << i;
+    }
+    if (!doubted || fleet_doubt_is_newcomer(f) ||
+        fleet_servers(f, counts) >=
+            fleet_record_quorum(&f->record, f->settles.ns == HF_TIME_PAST.ns))
+        return false;
+    fleet_words_missing(f, ids, sizeof(ids));
+    snprintf(ret_text, size,
+             "the nodes restarted, perhaps with an earlier record, and version %" PRIu64
+             " of this host may not be the latest one; %s%s%son the host with the latest one "
+             "(holdfast fleet): holdfast fleet confirm",
+             f->record.version, ids[0] ? "let node " : "", ids, ids[0] ? " answer, or, " : "");
+    return true;
+}
+
 static void fleet_words_waits_known(const struct fleet *f, hf_time now, char *ret_text, size_t size)
 {
     int empty = fleet_words_first_bare(f), others = 0, later = 0;
@@ -407,7 +429,7 @@ static void fleet_words_waits_known(const struct fleet *f, hf_time now, char *re
         fleet_words_say_lone(f, lone, ret_text, size);
     else if (empty >= 0 && fleet_none_has_it(f) && !fleet_later_is_seen(f))
         fleet_words_say_forgotten(f, now, ret_text, size);
-    else
+    else if (!fleet_words_say_doubted(f, now, ret_text, size))
         fleet_change_waits(f, now, ret_text, size);
 }
 

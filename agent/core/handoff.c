@@ -1,6 +1,6 @@
 #include "agent/core/handoff.h"
 
-#include "agent/core/draw.h"
+#include "agent/core/backoff.h"
 #include "shm/assert.h"
 
 enum handoff_verdict handoff_judge(const struct handoff_facts *f)

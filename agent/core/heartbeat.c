@@ -34,3 +34,21 @@ hf_time heartbeat_next(const struct heartbeat *beat)
     return hf_time_add(beat->looked, hf_dur_min(hf_ns(beat->limit.ns / LOOKS),
                                                 hf_ns(beat->limit.ns - beat->silent.ns)));
 }
+
+/* --- whether a thread goes on ----------------------------------------------------------------- */
+
+hf_dur progress_look(struct progress *p, int64_t beat, hf_time now)
+{
+    hf_dur turn = hf_time_since(now, p->looked);
+
+    if (turn.ns > PROGRESS_TURN.ns)
+        turn = PROGRESS_TURN;
+    if (beat != p->beat || beat == 0)
+        p->still = hf_ns(0);
+    else if (turn.ns > 0)
+        p->still = hf_ns(p->still.ns + turn.ns);
+    hf_assert(p->still.ns >= 0, "still %lld", (long long)p->still.ns);
+    p->beat = beat;
+    p->looked = now;
+    return p->still;
+}

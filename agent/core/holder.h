@@ -10,7 +10,7 @@
 
 struct holder {
     uint32_t pid, uid;
-    uint64_t start_time;  /* of the process, clock ticks since boot */
+    uint64_t birth;       /* which process of that pid: hf_process_birth(), or its start time */
     uint64_t pidns_inode; /* of the agent: pids mean nothing elsewhere */
     uint64_t cookie_hash; /* of the client's resume cookie */
     uint64_t request_id;  /* the client's own number of the acquire: a resend is the same request */
@@ -18,7 +18,7 @@ struct holder {
     hf_wall since_wall;
     uint32_t max_hold_ms, heartbeat_ms, beat_word; /* 0: none */
     uint8_t note_len, comm_len;
-    uint8_t run; /* 1: a job with guardians, which ends before V */
+    uint8_t is_job; /* 1: a job with guardians, which ends before V */
     char note[HF_NOTE_MAX + 1], comm[HF_COMM_MAX + 1]; /* end with NUL */
 };
 

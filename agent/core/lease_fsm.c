@@ -167,7 +167,7 @@ static void fsm_advance(struct lease_fsm *l, enum hf_loss_reason reason, hf_time
 
     /* It counts as renewed once q answers to this agent have extended it. */
     l->grace =
-        !l->run && (l->grace || first) && (losing || !hf_time_before(l->journaled, l->valid));
+        !l->is_job && (l->grace || first) && (losing || !hf_time_before(l->journaled, l->valid));
     if ((first || l->grace) && (reason == HF_LOSS_QUORUM || reason == HF_LOSS_LATE_REPLY))
         reason = HF_LOSS_RESTART;
     if (max_held && !hf_time_before(fsm_losing_at(l, l->valid), l->max_hold))
@@ -192,7 +192,7 @@ static enum hf_loss_reason fsm_by_time(const struct lease_fsm *l)
 }
 
 static void fsm_start(struct lease_fsm *l, const struct servers *servers, int n, int q,
-                      const struct timing *timing, bool run, hf_time max_hold)
+                      const struct timing *timing, bool is_job, hf_time max_hold)
 {
     hf_assert(n >= 1 && n <= HF_NODES_MAX && q >= 1 && q <= n, "n %d, q %d", n, q);
     memset(l, 0, lease_fsm_size(n));
@@ -201,7 +201,7 @@ static void fsm_start(struct lease_fsm *l, const struct servers *servers, int n,
     l->q = (uint8_t)q;
     l->ttl_ms = (uint32_t)hf_dur_ms(timing->ttl);
     l->state = HF_SLOT_HELD;
-    l->run = run;
+    l->is_job = is_job;
     l->valid = HF_TIME_PAST;
     l->max_hold = max_hold;
     l->voided = (uint16_t)((1u << n) - 1);
@@ -211,10 +211,10 @@ static void fsm_start(struct lease_fsm *l, const struct servers *servers, int n,
 }
 
 void lease_fsm_init(struct lease_fsm *l, const struct servers *servers, int n, int q,
-                    const struct timing *timing, bool run, hf_time max_hold, const hf_time *a,
+                    const struct timing *timing, bool is_job, hf_time max_hold, const hf_time *a,
                     const uint32_t *mark)
 {
-    fsm_start(l, servers, n, q, timing, run, max_hold);
+    fsm_start(l, servers, n, q, timing, is_job, max_hold);
     for (int i = 0; i < n; i++) {
         l->node[i].mark = (uint16_t)mark[i];
         if (fsm_is_void(a[i]))
@@ -226,10 +226,10 @@ void lease_fsm_init(struct lease_fsm *l, const struct servers *servers, int n, i
 }
 
 void lease_fsm_readopt(struct lease_fsm *l, const struct servers *servers, int n, int q,
-                       const struct timing *timing, bool run, hf_time max_hold, const hf_time *d,
+                       const struct timing *timing, bool is_job, hf_time max_hold, const hf_time *d,
                        const uint32_t *mark, bool was_losing)
 {
-    fsm_start(l, servers, n, q, timing, run, max_hold);
+    fsm_start(l, servers, n, q, timing, is_job, max_hold);
     l->readopted = true;
     l->journaled = HF_TIME_PAST;
     for (int i = 0; i < n; i++) {
@@ -249,6 +249,13 @@ void lease_fsm_freeze(struct lease_fsm *l, hf_time until)
     hf_assert(l->readopted, "state %d", (int)l->state);
     l->frozen = hf_time_before(l->valid, until);
     l->valid = hf_time_max(l->valid, until);
+}
+
+void lease_fsm_was_abandoned(struct lease_fsm *l)
+{
+    hf_assert(l->readopted, "state %d", (int)l->state);
+    l->stop_renewal = true;
+    l->heal_wanted = 0;
 }
 
 void lease_fsm_vote(struct lease_fsm *l, int node, hf_time a)
@@ -331,7 +338,7 @@ unsigned lease_fsm_hit(struct lease_fsm *l, int node, hf_time a, uint32_t mark, 
     /* (!) Judged by V without this reply. After V - 0.3 T a lease may still be extended if it is no
      * run and no tick has made it LOSING. */
     if (l->readopted || hf_time_reached(now, l->valid) || hf_time_reached(now, l->max_hold) ||
-        (l->run && hf_time_reached(now, fsm_losing_at(l, l->valid))))
+        (l->is_job && hf_time_reached(now, fsm_losing_at(l, l->valid))))
         fsm_advance(l, extends ? HF_LOSS_LATE_REPLY : fsm_by_time(l), now);
     if (lease_fsm_renews(l)) {
         if (counts) {
@@ -442,7 +449,7 @@ unsigned lease_fsm_stepped(struct lease_fsm *l, int node, hf_time sent, hf_time 
 unsigned lease_fsm_confirm(struct lease_fsm *l, hf_time previous, hf_time now)
 {
     bool passed = hf_time_reached(now, fsm_shown(previous));
-    bool too_late = l->run && hf_time_reached(now, fsm_losing_at(l, previous));
+    bool too_late = l->is_job && hf_time_reached(now, fsm_losing_at(l, previous));
     struct before before;
 
     if (!passed && !too_late && fsm_is_well(l, now))
@@ -493,14 +500,14 @@ unsigned lease_fsm_abandon(struct lease_fsm *l, hf_time now)
     return fsm_actions_since(l, &before);
 }
 
-void lease_fsm_hand_over(struct lease_fsm *l, const struct lease_fsm *from, bool run,
+void lease_fsm_hand_over(struct lease_fsm *l, const struct lease_fsm *from, bool is_job,
                          hf_time max_hold)
 {
     fsm_check(from);
     hf_assert(from->state == HF_SLOT_HELD, "state %d", (int)from->state);
     hf_assert(!from->readopted, "reason %d", (int)from->reason);
     memcpy(l, from, lease_fsm_size(from->n));
-    l->run = run;
+    l->is_job = is_job;
     l->max_hold = max_hold;
     l->reason = HF_LOSS_NONE;
 }

@@ -2,7 +2,7 @@
  * actions.
  *
  * Per node it keeps d_i = a_i + span or, of a void vote, since when it is void. V = the q-th
- * largest d_i that stands, of nodes that lead to different servers (agent/core/twins.h). Rules:
+ * largest d_i that stands, of nodes that lead to different servers (agent/core/server.h). Rules:
  *  - (!) A reply is judged by a clock read taken when it is processed: if V without that reply has
  *    passed, the lease is lost whatever the reply says. A run is LOSING in the same way once V -
  *    0.3 T has passed.
@@ -61,7 +61,7 @@ struct lease_fsm {
     uint8_t n, q;
     enum hf_slot_state state : 8; /* HELD, LATE, LOSING, LOST, ENDED */
     enum hf_loss_reason reason : 8;
-    bool run : 1;          /* must be extended before V - 0.3 T, not V */
+    bool is_job : 1;       /* must be extended before V - 0.3 T, not V */
     bool stop_renewal : 1; /* the holder is gone without a word: no more renewals, it lapses */
     bool readopted : 1;    /* readopted from a journal, and no tick since */
     bool grace : 1;        /* readopted, and not renewed since: may be renewed until V */
@@ -106,19 +106,21 @@ static inline struct timing lease_fsm_timing(const struct lease_fsm *l)
 /* From a won ballot: HELD. `servers` may be NULL. `a[i]`: HF_TIME_PAST where the node did not vote (then it is in
  * heal_wanted). `mark[i]`: the node's sentinel generation. */
 void lease_fsm_init(struct lease_fsm *l, const struct servers *servers, int n, int q,
-                    const struct timing *timing, bool run, hf_time max_hold, const hf_time *a,
+                    const struct timing *timing, bool is_job, hf_time max_hold, const hf_time *a,
                     const uint32_t *mark);
 /* From a journal: d_i as they were. `was_losing`: by the stored state (the caller may set
  * `reason`). Run lease_fsm_tick() next. V - 0.3 T may pass while this agent still connects, so
  * until q nodes have answered it a lease may be renewed until V; a run is LOSING by then all the
  * same. */
 void lease_fsm_readopt(struct lease_fsm *l, const struct servers *servers, int n, int q,
-                       const struct timing *timing, bool run, hf_time max_hold, const hf_time *d,
+                       const struct timing *timing, bool is_job, hf_time max_hold, const hf_time *d,
                        const uint32_t *mark, bool was_losing);
 
 /* After lease_fsm_readopt(), where the fleet's record now counts less than it did: its holder was told `until`, by votes that
  * all stand. V is no earlier while no vote is found void; nothing extends it. */
 void lease_fsm_freeze(struct lease_fsm *l, hf_time until);
+/* After lease_fsm_readopt(): the holder of a run went before this agent came. Nothing renews the lease, and its loss says so. */
+void lease_fsm_was_abandoned(struct lease_fsm *l);
 
 /* A vote of the grant's round that came after the grant, for a command whose first byte left after `a`, while
  * nobody has renewed or judged the lease yet: it stands, and V stays, which all votes of a round have in common
@@ -163,7 +165,7 @@ unsigned lease_fsm_abandon(struct lease_fsm *l, hf_time now);
 
 /* `l` becomes what `from` is, for another process of this host; votes and V stay as they are. Only
  * while handoff_judge() allows it. */
-void lease_fsm_hand_over(struct lease_fsm *l, const struct lease_fsm *from, bool run,
+void lease_fsm_hand_over(struct lease_fsm *l, const struct lease_fsm *from, bool is_job,
                          hf_time max_hold);
 
 /* The next instant at which lease_fsm_tick() would do something; HF_TIME_NEVER when over. */

@@ -80,6 +80,10 @@ struct node_trust {
     int64_t low_us, high_us;
     hf_time sampled;
     uint32_t steps; /* clock steps seen */
+
+    /* Of the fleet's view (agent/core/fleet.h), kept here for the next agent. */
+    char sure[TRUST_RUN_ID_LEN + 1];
+    hf_time shown;
 };
 
 /* Bits. */
@@ -186,5 +190,32 @@ int trust_median(const struct node_trust *const *nodes, int n, hf_wall wall, hf_
  * and how far it is ahead; there has to be one. */
 uint32_t trust_near(const struct node_trust *const *nodes, int n, int64_t median_us, hf_dur most,
                     int *ret_farthest, int64_t *ret_ahead_us);
+
+/* Whether a node takes writes: what it answered to the last acquires, and to the probe's writes that change
+ * nothing and its script, which agents send that take no locks (agent/redis/link_handshake.c). Pure.
+ *
+ * A node may be out of memory or of disk, may want more replicas, may have become a replica, or may
+ * give our user too few rights. Such a node answers everything else and so looks well. It is still
+ * asked at every acquire: an acquire is what first shows that it takes writes again.
+ */
+
+#define WRITES_TEXT 80 /* with NUL */
+
+struct node_writes {          /* zeroed: it takes writes */
+    enum hf_node_error locks; /* why the last acquire was refused; NONE: it was not */
+    enum hf_node_error probe; /* the same for the probe: writes that change nothing, and a script */
+    hf_time since;
+    char text[WRITES_TEXT]; /* of the last refusal */
+};
+
+/* NONE: it takes writes. */
+enum hf_node_error writes_refused(const struct node_writes *w);
+/* An acquire, a raise or a new sentinel was answered: HF_NODE_ERR_NONE if it was written. */
+void writes_on_lock(struct node_writes *w, enum hf_node_error error, const char *text, hf_time now);
+/* The same for the writes that change nothing, and for the script that reads the sentinel. */
+void writes_on_probe(struct node_writes *w, enum hf_node_error error, const char *text,
+                     hf_time now);
+/* The connection is a new one, perhaps to another server. */
+void writes_reset(struct node_writes *w);
 
 #endif

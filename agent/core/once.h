@@ -29,7 +29,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "agent/core/twins.h"
+#include "agent/core/server.h"
 #include "shm/layout.h"
 #include "shm/nstime.h"
 

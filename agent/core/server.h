@@ -2,7 +2,7 @@
  *
  * (!) Two nodes of the list may lead to one server: an address has come to lead to another node's
  * server, two addresses are just being swapped, or a server says that it is another one. All these nodes
- * are asked, and their votes are one vote (agent/core/twins.h), which lasts as long as the latest of
+ * are asked, and their votes are one vote (agent/core/server.h), which lasts as long as the latest of
  * them. Nobody can know which of them lies, so no node is refused.
  * (!) A vote is of the server that was there when it was sent. While it stands it counts as one with votes of the
  * server that is there now, and of the one before: that may be a restart, and what was started anew gives no second vote by
@@ -12,9 +12,30 @@
 #define HOLDFAST_AGENT_CORE_SERVER_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "agent/core/node_trust.h"
-#include "agent/core/twins.h"
+#include "shm/layout.h"
+#include "shm/nstime.h"
+
+/* How many servers a set of nodes is, where some nodes lead to one server or say so. Pure.
+ *
+ * (!) A majority is q nodes, each of another server. Any two majorities have a server in common, also where one server
+ * is at two seats. All that is counted to q is counted here. A node that lies about its server loses its own
+ * vote at most: the largest set of different servers counts, and honest nodes are different ones.
+ */
+
+/* All zero: each node is a server of its own. */
+struct twins {
+    uint16_t of[HF_NODES_MAX]; /* bit per node: the other nodes of the same server */
+};
+
+void twins_pair(struct twins *twins, int one, int other);
+/* The largest number of the nodes (bit per node) of which no two are of one server. NULL: as all zero. */
+int twins_count(const struct twins *twins, uint32_t nodes);
+/* The latest instant that q nodes, each of another server, reach; HF_TIME_PAST stands for "no vote", and is returned
+ * when there are fewer. */
+hf_time twins_validity(const struct twins *twins, const hf_time *d, int count, int q);
 
 struct server {
     char run_id[TRUST_RUN_ID_LEN + 1]; /* "" not heard of yet */

@@ -1,8 +1,9 @@
 #include "agent/core/timing.h"
 
-#include "shm/status.h"
-
 #include <stdio.h>
+
+#include "shm/assert.h"
+#include "shm/status.h"
 
 #define KILL_LEAST   hf_ms(50) /* from SIGKILL to V: kernels were seen to wake up to 15 ms late */
 #define SHORT_HOLD   hf_ms(50)
@@ -118,4 +119,80 @@ hf_dur timing_silence(hf_dur default_ttl)
 hf_dur timing_short_hold(void)
 {
     return SHORT_HOLD;
+}
+
+/* --- validity --------------------------------------------------------------------------------- */
+
+hf_time validity_qth(const hf_time *d, int count, int q)
+{
+    hf_time sorted[HF_NODES_MAX]; /* largest first; insertion sort is fastest for so few */
+
+    hf_assert(count >= 0 && count <= HF_NODES_MAX && q >= 1, "count %d, q %d", count, q);
+    if (count < q)
+        return HF_TIME_PAST;
+    for (int i = 0; i < count; i++) {
+        int at = i;
+        for (; at > 0 && hf_time_before(sorted[at - 1], d[i]); at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = d[i];
+    }
+    return sorted[q - 1];
+}
+
+void validity_drop(hf_time *d, int count, uint32_t counting)
+{
+    for (int i = 0; i < count; i++)
+        if (!(counting >> i & 1))
+            d[i] = HF_TIME_PAST;
+}
+
+hf_time validity_latest(const hf_time *d, int count)
+{
+    return validity_qth(d, count, 1);
+}
+
+/* --- how often a clock is looked at ----------------------------------------------------------- */
+
+#define GAP_LEAST hf_ms(100)
+#define GAP_MOST  hf_ms(5000)
+
+void sampling_note(struct sampling *s, hf_dur trip)
+{
+    hf_assert(trip.ns >= 0, "trip %lld", (long long)trip.ns);
+    s->trip[s->count++ % SAMPLING_TRIPS] = trip;
+}
+
+hf_dur sampling_trip(const struct sampling *s)
+{
+    hf_dur least = s->trip[0];
+
+    for (uint32_t i = 1; i < s->count && i < SAMPLING_TRIPS; i++)
+        least = hf_dur_min(least, s->trip[i]);
+    return least;
+}
+
+hf_dur sampling_unseen(hf_dur gap, hf_dur widths)
+{
+    return hf_ns(hf_dur_scale(gap, 1, 100).ns + widths.ns);
+}
+
+hf_dur sampling_allowance(hf_dur ttl)
+{
+    return hf_ns(ttl.ns - timing_of(ttl).span.ns);
+}
+
+hf_dur sampling_gap(hf_dur ttl, hf_dur widths, int node)
+{
+    hf_dur room = hf_ns(100 * (sampling_allowance(ttl).ns - hf_dur_min(widths, ttl).ns));
+    hf_dur least = hf_dur_max(hf_dur_scale(ttl, 1, 30), GAP_LEAST);
+    hf_dur most = hf_dur_min(timing_of(ttl).renew_after, GAP_MOST);
+
+    return hf_dur_max(least, hf_dur_min(room, hf_dur_scale(most, 100 + 7 * node, 100)));
+}
+
+hf_dur sampling_step(const struct sampling *s, hf_dur ttl, int node)
+{
+    hf_dur widths = hf_dur_scale(sampling_trip(s), 2, 1);
+
+    return sampling_unseen(sampling_gap(ttl, widths, node), widths);
 }

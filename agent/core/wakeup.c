@@ -1,8 +1,7 @@
 #include "agent/core/wakeup.h"
 
 #include "agent/core/backoff.h"
-#include "agent/core/draw.h"
-#include "agent/core/validity.h"
+#include "agent/core/timing.h"
 #include "shm/assert.h"
 
 #define LASTING_MIN hf_ms(250) /* between rounds for keys without expiry */
@@ -13,6 +12,8 @@
 #define SPLIT_MOST  hf_ms(64)
 #define SPLIT_RTTS  8
 #define SPLITS_MOST 8
+/* A renewal may give one of each node, where they come apart. */
+#define HINTS_MOST(n) (2 * (n))
 
 static uint32_t wakeup_bit(int node)
 {
@@ -62,6 +63,7 @@ void wakeup_round(struct wakeup *w)
 {
     w->armed = w->told = w->unarmed = w->free = w->lasting = 0;
     w->split = false;
+    w->hints = 0;
     w->not_before = HF_TIME_PAST;
     w->poll = w->deaf_poll = w->lasting_poll = w->last_poll = HF_TIME_NEVER;
     for (int i = 0; i < w->n; i++)
@@ -109,6 +111,8 @@ void wakeup_free(struct wakeup *w, int node, bool tracked, hf_time sent)
 void wakeup_query(struct wakeup *w, int node, hf_time now)
 {
     wakeup_check_node(w, node);
+    if (w->told & wakeup_bit(node) && w->hints < UINT8_MAX)
+        w->hints++;
     w->querying |= wakeup_bit(node);
     w->queried_at[node] = now;
 }
@@ -171,17 +175,24 @@ void wakeup_rest(struct wakeup *w, uint32_t random, hf_time now)
     hf_time expired = at.ns == HF_TIME_NEVER.ns
                           ? at
                           : hf_time_add(at, draw_between(EXPIRED_MIN, EXPIRED_MAX, random));
+    bool no_expiry = w->n - wakeup_count(w->lasting) < w->q;
+    bool hinted = w->hints > HINTS_MOST(w->n);
+    hf_time lasting = HF_TIME_NEVER;
 
     if (w->split)
         return;
-    if (w->n - wakeup_count(w->lasting) < w->q)
-        w->poll =
+    if (no_expiry || hinted)
+        lasting =
             wakeup_once(&w->lasting_poll, draw_between(LASTING_MIN, LASTING_MAX, random), now);
+    if (no_expiry)
+        w->poll = lasting;
     else if (wakeup_count(w->armed | w->told) < w->q)
         w->poll =
             hf_time_min(wakeup_once(&w->deaf_poll, backoff_contend(-1, random), now), expired);
     else
         w->poll = hf_time_min(expired, wakeup_once(&w->last_poll, WAKEUP_SLEEP_MOST, now));
+    if (hinted)
+        w->poll = hf_time_min(w->poll, lasting);
 }
 
 static void wakeup_split(struct wakeup *w, hf_dur rtt, uint32_t random, hf_time now)

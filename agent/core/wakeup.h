@@ -8,12 +8,13 @@
  *    queried, which arms them again, at most every 50 ms each, whatever the holder does;
  *  - (!) besides, a round begins by time alone: when the keys of q nodes have expired; after 50 to
  *    250 ms without notices from q nodes; after 250 to 1000 ms where keys have no expiry, with or
- *    without notices; and after 10 s in any case. Each of these times is drawn once between two
+ *    without notices, or where again and again fewer than q nodes tell: the others may never;
+ *    and after 10 s in any case. Each of these times is drawn once between two
  *    rounds: queries of a busy lock do not push it back;
  *  - hosts that split the nodes among them draw a growing time before the next round. A vote that
  *    comes when the round is lost already is part of a split, too.
  * A budget bounds how many queries and rounds by time an agent sends in all, and users take turns
- * to spend it (agent/core/turns.h). Rounds that notices caused are not counted.
+ * to spend it (agent/core/share.h). Rounds that notices caused are not counted.
  */
 #ifndef HOLDFAST_AGENT_CORE_WAKEUP_H
 #define HOLDFAST_AGENT_CORE_WAKEUP_H
@@ -33,6 +34,7 @@ struct wakeup {
     uint8_t n, q;
     uint8_t splits;        /* recent rounds in which the nodes were split among hosts */
     uint8_t splits_before; /* `splits` before the last round */
+    uint8_t hints;         /* since the last round, of nodes that were queried for them */
     bool split;            /* the last round was split: perhaps nobody won, so `poll` stays */
     /* bit per node */
     uint32_t armed;                   /* the node tells of the next change */
@@ -48,7 +50,7 @@ struct wakeup {
     hf_time poll;                  /* when a round begins by time alone; NEVER: not set */
     /* Drawn once after each round; NEVER: not needed yet */
     hf_time deaf_poll;    /* while fewer than q nodes tell */
-    hf_time lasting_poll; /* while keys have no expiry */
+    hf_time lasting_poll; /* while keys have no expiry, or after many hints */
     hf_time last_poll;    /* in any case */
 };
 

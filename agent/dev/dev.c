@@ -15,7 +15,6 @@
 
 #include "agent/base/log.h"
 #include "agent/dev/dev_nodes.h"
-#include "agent/dev/relay.h"
 #include "shm/status.h"
 
 struct wrapper {

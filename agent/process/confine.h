@@ -25,7 +25,4 @@ struct confine {
 /* Leaves in `why` the steps that failed; empty: none. The agent runs on without them. */
 void confine(const struct confine *c, char *why, size_t size);
 
-/* The filter of system calls. 0, or a negative errno. */
-int confine_calls(void);
-
 #endif

@@ -11,8 +11,6 @@
 
 #include "agent/agent.h"
 #include "agent/base/clock.h"
-#include "agent/process/fleet_answer.h"
-#include "agent/process/fleet_request.h"
 #include "agent/process/fleet_wishes.h"
 #include "agent/process/reload.h"
 #include "shm/assert.h"
@@ -25,18 +23,17 @@ static int control_listen_anew(struct control *c, const char *dir)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int error, fd;
 
-    snprintf(c->path, sizeof(c->path), "%s/control", dir);
-    if (strlen(c->path) >= sizeof(address.sun_path)) {
+    if (snprintf(address.sun_path, sizeof(address.sun_path), "%s/control", dir) >=
+        (int)sizeof(address.sun_path)) {
         errno = ENAMETOOLONG;
         return HF_ESYS;
     }
-    strcpy(address.sun_path, c->path);
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return HF_ESYS;
-    (void)unlink(c->path); /* the agent's lock is held */
-    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || chmod(c->path, 0600) < 0 ||
-        listen(fd, 64) < 0) {
+    (void)unlink(address.sun_path); /* the agent's lock is held; bind() takes the inode */
+    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+        chmod(address.sun_path, 0600) < 0 || listen(fd, 64) < 0) {
         error = errno;
         close(fd);
         errno = error;
@@ -130,7 +127,7 @@ static void control_answer_fleet(struct control *c, FILE *out)
     fleet_answer(&shown, clock_now(), out);
 }
 
-/* As files have them. Who reads it is tools/doctor/doctor_rules.c; the number is the form's version. */
+/* As files have them. Who reads it is tools/doctor/doctor_fleet.c; the number is the form's version. */
 static void control_answer_rules(struct control *c, FILE *out) IN_MAIN_THREAD
 {
     const struct rules *rules = &reload_in_force(c->reload)->rules;
@@ -283,8 +280,7 @@ void control_drop(struct control *c)
     for (int i = 0; i < CONTROL_PEERS; i++)
         if (c->peers[i].fd >= 0)
             control_drop_one(&c->peers[i]);
-    (void)unlink(c->path);
-    close(c->listener);
+    close(c->listener); /* singleton_release() removes its file, or keeps it for the next agent */
     c->listener = 0;
 }
 

@@ -1,12 +1,12 @@
 /* The control socket RUNTIME/NAME/control (0600, stream): one line of request, an answer
  * in text, end. Main thread.
  *
- *   fleet      the fleet's record, and what each node says of it (agent/process/fleet_answer.h)
+ *   fleet      the fleet's record, and what each node says of it (agent/process/fleet_wishes.h)
  *   rules      the rules in force, as files have them
  *   reload     reads the configuration again; the answer comes when that is over: "reloaded: " and what
  *              changed
  *   fleet-change ...  an operator's change of the fleet; the answer comes when it is begun or refused
- *              (agent/process/fleet_request.h)
+ *              (agent/process/fleet_wishes.h)
  * An answer that begins with "error: " is an error. Never blocks: a peer that does not read or write for
  * two seconds is dropped. */
 #ifndef HOLDFAST_AGENT_PROCESS_CONTROL_H
@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "agent/base/thread_role.h"
+#include "agent/base/thread.h"
 #include "shm/nstime.h"
 
 #define CONTROL_PEERS 8
@@ -42,7 +42,6 @@ struct control {
     struct agent *agent;
     struct reload *reload;
     struct fleet_wishes *wishes;
-    char path[620];
     int listener; /* 0: none */
     struct control_peer peers[CONTROL_PEERS];
 };

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
+#include "agent/base/log.h"
 #include "shm/assert.h"
 #include "shm/status.h"
 
@@ -113,6 +115,28 @@ static int singleton_refuse_second(const struct singleton *s, const char *name, 
     return HF_EBUSY;
 }
 
+/* (!) For readers: who tries whether a flock() is there takes it for a moment, which would refuse an agent that starts. This one
+ * is seen without being taken, so flock() alone decides who is the agent. */
+static void singleton_show(const struct singleton *s)
+{
+    const struct flock shown = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+    (void)fcntl(s->lock_fd, F_OFD_SETLK, &shown);
+}
+
+/* (!) In place and of one width: nothing is given away that another process could take, so a full directory is no obstacle. The number
+ * is for messages only, and who is the agent is decided without it. */
+static void singleton_sign(const struct singleton *s, const char *path)
+{
+    char pid[24];
+    int length = snprintf(pid, sizeof(pid), "%-10ld\n", (long)getpid());
+
+    if (pwrite(s->lock_fd, pid, (size_t)length, 0) != length)
+        log_warn(
+            "cannot write this agent's pid into %s: %s; make room there, for messages name none",
+            path, strerror(errno));
+}
+
 /* HF_EPENDING: file or directory went away meanwhile, because their agent was just ending. */
 static int singleton_try_lock(struct singleton *s, const char *path, const char *name, char *why,
                               size_t why_size)
@@ -120,6 +144,7 @@ static int singleton_try_lock(struct singleton *s, const char *path, const char 
     struct stat here, there;
     int rc;
 
+    s->found = lstat(path, &there) == 0;
     s->lock_fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
     if (s->lock_fd < 0 && errno == ENOENT)
         return HF_EPENDING;
@@ -144,7 +169,7 @@ int singleton_take(const struct config *config, struct singleton *ret_singleton,
 {
     mode_t mode = config_dir_mode(config);
     struct singleton s = {.lock_fd = -1};
-    char path[sizeof(s.dir) + 8], pid[32];
+    char path[sizeof(s.dir) + 8];
     bool made_dir;
     int rc = HF_EPENDING;
 
@@ -164,12 +189,8 @@ int singleton_take(const struct config *config, struct singleton *ret_singleton,
     }
     if (rc < 0)
         return rc;
-    snprintf(pid, sizeof(pid), "%ld\n", (long)getpid());
-    if (ftruncate(s.lock_fd, 0) < 0 || pwrite(s.lock_fd, pid, strlen(pid), 0) < 0) {
-        rc = singleton_say_sys("write", path, why, why_size);
-        close(s.lock_fd);
-        return rc;
-    }
+    singleton_sign(&s, path); /* a reader that sees the lock finds no earlier agent's pid */
+    singleton_show(&s);
     *ret_singleton = s;
     return HF_OK;
 }
@@ -181,7 +202,7 @@ static int singleton_look_at_directory(const char *path, bool shared, char *why,
     return rc == HF_ESYS && errno == ENOENT ? HF_OK : rc;
 }
 
-int singleton_look(const struct config *config, char ret_dir[600], char *why, size_t why_size)
+int singleton_dry_run(const struct config *config, char ret_dir[600], char *why, size_t why_size)
 {
     int rc = singleton_look_at_directory(config->runtime_dir, !config->system, why, why_size);
 
@@ -191,18 +212,90 @@ int singleton_look(const struct config *config, char ret_dir[600], char *why, si
 
 void singleton_release(struct singleton *s, bool remove)
 {
+    /* The lock is last, and still locked: the next agent sees that it is gone, and makes anew. */
+    static const char *const names[] = {"sock", "control", "lock"};
     char path[sizeof(s->dir) + 8];
 
     hf_assert(s->lock_fd >= 0, "fd %d", s->lock_fd);
     if (remove) {
-        snprintf(path, sizeof(path), "%s/lock", s->dir);
-        (void)unlink(path); /* still locked: the next agent sees that it is gone, and makes anew */
+        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+            snprintf(path, sizeof(path), "%s/%s", s->dir, names[i]);
+            (void)unlink(path);
+        }
         (void)rmdir(s->dir);
         if (s->made_base)
             (void)rmdir(s->base); /* unless another agent is in it */
-    } else if (ftruncate(s->lock_fd, 0) < 0) {
-        /* only a message would name an old pid */
     }
     close(s->lock_fd);
     s->lock_fd = -1;
+}
+
+/* --- permissions ------------------------------------------------------------------------------ */
+
+/* DIR of DIR/sock. */
+static void permissions_directory(const struct agent *agent,
+                                  char ret_dir[sizeof(agent->socket_path)])
+{
+    char *slash;
+
+    memcpy(ret_dir, agent->socket_path, sizeof(agent->socket_path));
+    slash = strrchr(ret_dir, '/');
+    if (slash)
+        *slash = '\0';
+}
+
+static int permissions_own(const char *path, int fd, gid_t group)
+{
+    return path ? chown(path, (uid_t)-1, group) : fchown(fd, (uid_t)-1, group);
+}
+
+static int permissions_allow(const char *path, int fd, mode_t mode)
+{
+    return path ? chmod(path, mode) : fchmod(fd, mode);
+}
+
+/* (!) Between the two steps nobody has more than before or after: a mode that counts on the group comes after the
+ * group, and any other before it. */
+static int permissions_set_one(const char *path, int fd, gid_t group, mode_t mode)
+{
+    bool counts_on_group = (mode >> 3 & 7) != (mode & 7);
+
+    if (!counts_on_group && permissions_allow(path, fd, mode) < 0)
+        return HF_ESYS;
+    if (permissions_own(path, fd, group) < 0)
+        return HF_ESYS;
+    return counts_on_group && permissions_allow(path, fd, mode) < 0 ? HF_ESYS : HF_OK;
+}
+
+/* The first one that fails, NULL: none; errno. A directory's group is left alone, as at the start. */
+static const char *permissions_set(const struct agent *agent, const struct config *c)
+{
+    static char dir[sizeof(agent->socket_path)];
+    gid_t group = c->group != (gid_t)-1 ? c->group : getegid();
+
+    permissions_directory(agent, dir);
+    if (permissions_set_one(agent->socket_path, -1, group, config_socket_mode(c)) < 0)
+        return agent->socket_path;
+    if (permissions_set_one(NULL, agent->table.fd, group, c->table_mode) < 0)
+        return agent->shm_name;
+    return chmod(dir, config_dir_mode(c)) < 0 ? dir : NULL;
+}
+
+int permissions_change(const struct agent *agent, const struct config *before,
+                       const struct config *after, char *why, size_t why_size)
+{
+    const char *failed;
+    int error;
+
+    if (before->group == after->group && before->table_mode == after->table_mode)
+        return HF_OK;
+    failed = permissions_set(agent, after);
+    if (!failed)
+        return HF_OK;
+    error = errno;
+    snprintf(why, why_size, "group, table_mode: cannot set the permissions of %s: %s%s", failed,
+             strerror(error),
+             error == EPERM ? "; the agent's user must be a member of the group" : "");
+    (void)permissions_set(agent, before);
+    return HF_ESYS;
 }

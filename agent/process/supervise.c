@@ -16,8 +16,7 @@
 #include "agent/process/control.h"
 #include "agent/process/notify.h"
 #include "agent/process/reload.h"
-#include "agent/process/watchdog.h"
-#include "agent/record/drain_record.h"
+#include "agent/state/drain_record.h"
 #include "shm/assert.h"
 
 #define BEAT_MS      100

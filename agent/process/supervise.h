@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "agent/base/thread_role.h"
+#include "agent/base/thread.h"
 
 struct agent;
 struct control;

@@ -1,5 +1,7 @@
 #include "agent/redis/bounds.h"
 
+#include <string.h>
+
 #include <hiredis/sds.h>
 
 /* hiredis' buffers double as they grow, so what they hold is bounded by half. */
@@ -89,12 +91,22 @@ void bounds_guard(struct bounds *b, redisReader *reader, size_t most)
     b->most = most;
     b->made = 0;
     b->beyond = false;
+    b->long_line = false;
     reader->fn = &b->functions;
     reader->privdata = b;
 }
 
+/* (!) hiredis looks for the end of a line from its beginning, with each byte that comes. */
+static bool bounds_line_is_long(const redisReader *reader)
+{
+    return reader->len - reader->pos > BOUNDS_LINE &&
+           !memmem(reader->buf + reader->pos, BOUNDS_LINE, "\r\n", 2);
+}
+
 bool bounds_hold(struct bounds *b, const redisReader *reader)
 {
+    b->long_line = !b->beyond && bounds_line_is_long(reader);
+    b->beyond |= b->long_line;
     b->beyond |= reader->len > HELD(b->most);
     return !b->beyond;
 }
@@ -106,6 +118,8 @@ size_t bounds_output(const char *buffer)
 
 const char *bounds_text(const struct bounds *b)
 {
+    if (b->long_line)
+        return "a line of an answer is longer than 16 KiB; see what listens there";
     return b->most == BOUNDS_NOTICES ? "a notice is longer than 64 KiB; see what listens there"
                                      : "an answer is longer than 1 MiB; see what listens there";
 }

@@ -13,14 +13,17 @@
 
 #define BOUNDS_LINK    (1024 * 1024) /* bytes, for a connection with commands */
 #define BOUNDS_NOTICES (64 * 1024)   /* ...for one with notices */
+#define BOUNDS_LINE                                                                                \
+    (16 * 1024) /* a status, an error, a number: Redis' own are shorter than 1 KiB */
 
 /* Belongs to the reader, and lives as long. */
 struct bounds {
     redisReplyObjectFunctions functions;
     const redisReplyObjectFunctions *hiredis;
     size_t most;
-    size_t made; /* of the answer that is being read */
-    bool beyond; /* the peer went beyond them */
+    size_t made;    /* of the answer that is being read */
+    bool beyond;    /* the peer went beyond them, */
+    bool long_line; /* with a line */
     /* Whether a value may be made at all; NULL: yes. */
     bool (*may)(void *owner, const redisReadTask *task);
     void *owner;

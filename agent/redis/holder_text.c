@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "agent/redis/decimal.h"
+#include "shm/text.h"
 
 #define LINE(member) (sizeof(((struct hf_wire_holder *)NULL)->member) - 1)
 
@@ -11,8 +11,8 @@ _Static_assert(HOLDER_TEXT_MAX >= 21 + 11 + 11 + 21 + LINE(host) + 1 + LINE(comm
 
 static char *holder_text_put_number(char *at, int64_t number)
 {
-    char room[DECIMAL_MAX];
-    const char *text = decimal_write(room, sizeof(room), number < 0 ? 0 : number);
+    char room[HF_DECIMAL_MAX];
+    const char *text = hf_decimal_write(room, sizeof(room), number < 0 ? 0 : number);
     size_t length = (size_t)(room + sizeof(room) - text);
 
     memcpy(at, text, length);
@@ -77,7 +77,7 @@ static bool holder_text_take_number(struct rest *rest, uint64_t most, uint64_t *
 {
     struct rest line = holder_text_take_line(rest);
 
-    return decimal_read(line.at, line.length, most, ret_number);
+    return hf_decimal_read(line.at, line.length, most, ret_number);
 }
 
 static void holder_text_get_text(struct rest text, char *to, size_t size)

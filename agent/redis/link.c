@@ -7,7 +7,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/redis/link_internal.h"
-#include "agent/redis/remedy.h"
+#include "agent/redis/acl.h"
 #include "shm/assert.h"
 #include "shm/status.h"
 
@@ -295,6 +295,7 @@ int link_create(const struct link_options *options, struct link **ret_link)
         link->random = (uint32_t)clock_now().ns | 1;
     calls_init(link);
     handshake_init(link);
+    identity_init(link);
     if (tracking_init(link) != HF_OK) {
         free(link);
         return HF_ENOMEM;
@@ -340,13 +341,18 @@ void link_configure(struct link *link, const struct link_options *options)
         link_move(link);
 }
 
+void link_shut(struct link *link)
+{
+    link_end(link, HF_NODE_ERR_BROKEN, "the agent closed the connection");
+    link->state = LINK_ENDED; /* nothing more is sent from the callbacks */
+    calls_break(link);
+}
+
 void link_destroy(struct link *link)
 {
     if (!link)
         return;
-    link_end(link, HF_NODE_ERR_BROKEN, "the agent closed the connection");
-    link->state = LINK_ENDED; /* nothing more is sent from the callbacks */
-    calls_break(link);
+    link_shut(link);
     calls_destroy(link);
     tracking_destroy(link);
     loop_timer_cancel(link->options.loop, &link->step);
@@ -394,9 +400,4 @@ bool link_is_up(const struct link *link)
 bool link_is_connected(const struct link *link)
 {
     return link->state == LINK_GREETING || link->state == LINK_UP;
-}
-
-hf_dur link_rtt(const struct link *link)
-{
-    return link->rtt;
 }

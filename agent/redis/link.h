@@ -74,14 +74,15 @@ struct link_reply {
     bool forced; /* with `id`: it is forced out, but no other host can have the key yet */
     struct once_record once; /* once: as it was before, with `holder`; OK only */
     /* renew, release: one character per key: '1' renewed / deleted, '0' missing, 'f' foreign,
-     * 'x' ours was forced out */
+     * 'x' renew only: ours was forced out */
     const char *marks;
     size_t mark_count;
     struct node_sentinel sentinel; /* sentinel command */
     bool sentinel_created;
     const char *record; /* sentinel command: the fleet's record, "" none; not terminated */
     size_t record_len;
-    const char *record_by; /* who put it, for people */
+    const char *record_by;   /* who put it, for people */
+    const char *record_sure; /* the run of the server that was known to have the latest; "" */
     /* up, probed with `probe_writes`: the answer to a write that changes nothing, NONE: fine */
     bool write_tried;
     enum hf_node_error write_error;
@@ -136,7 +137,9 @@ void link_start(struct link *link);
  * connection that stands stays, whatever user and password are now; with another host, port or path it
  * ends, and a new one is made. Not from inside the link's own callbacks. */
 void link_configure(struct link *link, const struct link_options *options);
-/* Frees it; commands in flight get LINK_BROKEN first. */
+/* Ends the connection for good: commands in flight get LINK_BROKEN, and nothing more is sent. */
+void link_shut(struct link *link);
+/* The same, and frees it; NULL is fine. (!) Of several links all are shut first: what one tells may have others looked at. */
 void link_destroy(struct link *link);
 
 int link_node(const struct link *link);
@@ -148,16 +151,16 @@ bool link_is_up(const struct link *link);
 bool link_is_connected(const struct link *link);
 /* Commands that were sent and have no final answer. */
 int link_in_flight(const struct link *link);
-hf_dur link_rtt(const struct link *link); /* of the last answer */
-/* How long an answer may take before it is overdue: four times the last one's, at least 50 ms. */
-hf_dur link_patience(const struct link *link);
+/* ballot_round_time() and ballot_patience() by their last answers. */
+hf_dur links_round_time(struct link *const links[], int n, int q);
+hf_dur links_patience(struct link *const links[], int n, int q, int node);
 /* Whether the oldest command without an answer is overdue: the node may be hanging. */
-bool link_is_overdue(const struct link *link, hf_time now);
+bool links_is_overdue(struct link *const links[], int n, int q, int node, hf_time now);
 /* Writes what is buffered now instead of at the loop's next turn. */
 void link_flush(struct link *link);
 /* Sets the time between probes from now on. */
 void link_set_probe(struct link *link, hf_dur probe);
-/* Probes at once, if the link is up and no probe is under way. */
+/* Probes at once, if the link is up and no probe is under way; but 100 ms after the last probe's beginning at the earliest. */
 void link_probe_soon(struct link *link);
 
 /* --- the scripts: agent/scripts/NAME.lua, each returns TIME and the node's stamp first -------- */
@@ -235,9 +238,9 @@ int link_sentinel(struct link *link, const struct link_sentinel *sentinel, hf_ti
 /* Puts a record of the fleet beside the sentinel: VERDICT_OK; VERDICT_STALE; VERDICT_SENTINEL where the nonce or the
  * digest is another one. Sent again after NOSCRIPT: it has its deadline. */
 struct link_fleet {
-    hf_nodetime deadline;       /* STALE when the node's TIME is past it */
-    const char *nonce, *digest; /* as they were seen; digest "": none */
-    const char *record, *by;
+    hf_nodetime deadline;           /* STALE when the node's TIME is past it */
+    const char *nonce, *digest;     /* as they were seen; digest "": none */
+    const char *record, *by, *sure; /* sure: as in struct link_reply */
 };
 int link_fleet(struct link *link, const struct link_fleet *fleet, hf_time deadline,
                link_reply_fn *fn, void *arg);

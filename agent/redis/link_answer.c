@@ -4,9 +4,11 @@
 #include <string.h>
 
 #include "agent/core/fence.h"
-#include "agent/redis/decimal.h"
 #include "agent/redis/holder_text.h"
 #include "agent/redis/link_internal.h"
+#include "agent/redis/script.h"
+#include "shm/text.h"
+#include "shm/wordings.h"
 
 /* --- values ----------------------------------------------------------------------------------- */
 
@@ -36,7 +38,7 @@ static bool answer_get_number(struct word word, int64_t *ret_number)
     bool below = word.length > 0 && word.at[0] == '-';
     uint64_t number;
 
-    if (!decimal_read(word.at + below, word.length - below, INT64_MAX, &number))
+    if (!hf_decimal_read(word.at + below, word.length - below, INT64_MAX, &number))
         return false;
     *ret_number = below ? -(int64_t)number : (int64_t)number;
     return true;
@@ -212,9 +214,10 @@ static bool answer_get_once(struct word rest, struct link_reply *out)
     return true;
 }
 
-static bool answer_get_marks(struct word rest, size_t keys, struct link_reply *out)
+static bool answer_get_marks(struct word rest, size_t keys, const char *known,
+                             struct link_reply *out)
 {
-    if (!rest.at || rest.length != keys || strspn(rest.at, "10fkx") != rest.length)
+    if (!rest.at || rest.length != keys || strspn(rest.at, known) != rest.length)
         return false;
     out->marks = rest.at;
     out->mark_count = keys;
@@ -229,8 +232,10 @@ static bool answer_decode_line(const redisReply *answer, enum script script, siz
     if (!answer_take(&rest, &seconds) || !answer_take(&rest, &micros) ||
         !answer_take(&rest, &stamp) || !answer_get_head(seconds, micros, stamp, out))
         return false;
-    if (script == SCRIPT_RENEW || script == SCRIPT_RELEASE)
-        return answer_get_marks(rest, keys, out);
+    if (script == SCRIPT_RENEW)
+        return answer_get_marks(rest, keys, "10fx", out);
+    if (script == SCRIPT_RELEASE)
+        return answer_get_marks(rest, keys, "10f", out);
     if (script == SCRIPT_ONCE)
         return answer_get_once(rest, out);
     return answer_get_verdict(rest, out);
@@ -298,7 +303,7 @@ bool link_item(const struct link_reply *reply, size_t i, struct link_item *ret_i
 
 /* {created_us, created_wall_ms, ttl_max_ms, nodes, list_hash} */
 #define CONSTANTS   5
-#define RECORD_PART 2 /* record, record_by */
+#define RECORD_PART 3 /* record, record_by, sure */
 static bool answer_get_constants(redisReply *const *e, struct node_sentinel *sentinel)
 {
     int64_t nodes;
@@ -326,12 +331,13 @@ static bool answer_get_sentinel(redisReply *const *e, size_t count, struct link_
         return out->nonce[0] == '\0';
     if (count != 1 + CONSTANTS + RECORD_PART || out->nonce[0] == '\0' ||
         !answer_get_constants(e + 1, sentinel) || !answer_is_string(e[1 + CONSTANTS]) ||
-        !answer_is_string(e[2 + CONSTANTS]))
+        !answer_is_string(e[2 + CONSTANTS]) || !answer_is_string(e[3 + CONSTANTS]))
         return false;
     memcpy(sentinel->nonce, out->nonce, sizeof(sentinel->nonce));
     out->record = e[1 + CONSTANTS]->str;
     out->record_len = e[1 + CONSTANTS]->len;
     out->record_by = e[2 + CONSTANTS]->str;
+    out->record_sure = e[3 + CONSTANTS]->str;
     return true;
 }
 
@@ -404,4 +410,196 @@ void reply_decode(const redisReply *answer, enum script script, size_t keys, str
         out->error = HF_NODE_ERR_NONE;
         out->error_text = "";
     }
+}
+
+/* --- errors, and what a node says of itself --------------------------------------------------- */
+
+/* Errors, and what a node says of itself: INFO. */
+
+/* --- errors ----------------------------------------------------------------------------------- */
+
+const char *link_error_name(enum hf_node_error error)
+{
+    return error == HF_NODE_ERR_NONE ? "none" : hf_why_failed((uint32_t)error)->word;
+}
+
+/* "ERR Error running script (call to f_..): @user_script:3: @user_script: 3: -OOM command not ..." */
+const char *reply_error_text(const char *text)
+{
+    const char *inner;
+
+    if (strncmp(text, "ERR Error running script", strlen("ERR Error running script")) != 0)
+        return text;
+    inner = strstr(text, ": -");
+    return inner ? inner + strlen(": -") : text;
+}
+
+/* In 7.2 and before, a right that is missing within a script has no error code of its own. */
+static bool reply_is_script_perm(const char *text)
+{
+    return strstr(text, "The user executing the script can't ") ||
+           strstr(text, "ACL failure in script");
+}
+
+enum hf_node_error reply_error_class(const char *text)
+{
+    static const struct {
+        const char *code;
+        enum hf_node_error error;
+    } codes[] = {
+        {"NOAUTH", HF_NODE_ERR_AUTH},       {"WRONGPASS", HF_NODE_ERR_AUTH},
+        {"NOPERM", HF_NODE_ERR_PERM},       {"BUSY", HF_NODE_ERR_BUSY},
+        {"LOADING", HF_NODE_ERR_LOADING},   {"MISCONF", HF_NODE_ERR_MISCONF},
+        {"READONLY", HF_NODE_ERR_READONLY}, {"OOM", HF_NODE_ERR_OOM},
+        {"NOSCRIPT", HF_NODE_ERR_NOSCRIPT}, {"NOREPLICAS", HF_NODE_ERR_NOREPLICAS},
+    };
+    size_t length;
+
+    if (reply_is_script_perm(text))
+        return HF_NODE_ERR_PERM;
+    text = reply_error_text(text);
+    length = strcspn(text, " ");
+
+    for (size_t i = 0; i < HF_LENGTH(codes); i++) {
+        if (strlen(codes[i].code) == length && memcmp(codes[i].code, text, length) == 0)
+            return codes[i].error;
+    }
+    return HF_NODE_ERR_OTHER;
+}
+
+/* --- INFO -------------------------------------------------------------------------------------- */
+
+/* The lines that are read. */
+enum info_name {
+    INFO_RUN_ID,
+    INFO_UPTIME,
+    INFO_ROLE,
+    INFO_REPLICAS,
+    INFO_ID_BEFORE,
+    INFO_CLUSTER,
+    INFO_MEMORY,
+    INFO_POLICY,
+    INFO_VALKEY,
+    INFO_REDIS,
+    INFO_NAMES
+};
+static const char *const info_names[INFO_NAMES] = {
+    [INFO_RUN_ID] = "run_id",
+    [INFO_UPTIME] = "uptime_in_seconds",
+    [INFO_ROLE] = "role",
+    [INFO_REPLICAS] = "connected_slaves",
+    [INFO_ID_BEFORE] = "master_replid2",
+    [INFO_CLUSTER] = "cluster_enabled",
+    [INFO_MEMORY] = "maxmemory",
+    [INFO_POLICY] = "maxmemory_policy",
+    [INFO_VALKEY] = "valkey_version",
+    [INFO_REDIS] = "redis_version",
+};
+
+/* Their values; `at` NULL: there is no such line. */
+struct info {
+    struct word value[INFO_NAMES];
+};
+
+/* "NAME:value"; the first line of a name counts. */
+static void reply_info_line(struct info *info, const char *line, size_t length)
+{
+    const char *colon = memchr(line, ':', length);
+    struct word name = {line, colon ? (size_t)(colon - line) : 0};
+    const char *end = line + length;
+
+    if (!colon)
+        return;
+    if (end[-1] == '\r')
+        end--;
+    for (int i = 0; i < INFO_NAMES; i++)
+        if (!info->value[i].at && answer_equals(name, info_names[i]))
+            info->value[i] = (struct word){colon + 1, (size_t)(end - colon - 1)};
+}
+
+/* (!) In one pass: a node that means ill sends as many lines as it may. */
+static void reply_info_read(struct info *info, const char *text, size_t length)
+{
+    const char *end = text + length;
+
+    memset(info, 0, sizeof(*info));
+    while (text < end) {
+        const char *newline = memchr(text, '\n', (size_t)(end - text));
+        const char *stop = newline ? newline : end;
+
+        reply_info_line(info, text, (size_t)(stop - text));
+        text = stop + 1;
+    }
+}
+
+/* False: it is not there, or does not fit. */
+static bool reply_info_text(const struct info *info, enum info_name name, char *ret_text,
+                            size_t size)
+{
+    struct word value = info->value[name];
+
+    if (!value.at || value.length >= size)
+        return false;
+    memcpy(ret_text, value.at, value.length);
+    ret_text[value.length] = '\0';
+    return true;
+}
+
+static bool reply_info_is(const struct info *info, enum info_name name, const char *text)
+{
+    return info->value[name].at && answer_equals(info->value[name], text);
+}
+
+static bool reply_info_is_other(const struct info *info, enum info_name name, const char *text)
+{
+    return info->value[name].at && !answer_equals(info->value[name], text);
+}
+
+/* The second replication id is that of a master that it followed before; zeros if it never did. A plain
+ * restart keeps the zeros, a restart with a dump made beside replicas does not. */
+static void reply_decode_replication(const struct info *info, struct node_facts *facts)
+{
+    struct word before = info->value[INFO_ID_BEFORE];
+    bool says = info->value[INFO_REPLICAS].at && before.at;
+    bool some = says && (!reply_info_is(info, INFO_REPLICAS, "0") ||
+                         strspn(before.at, "0") < before.length);
+
+    facts->replicated = some && !facts->replica;
+}
+
+bool reply_info_is_long(const redisReply *answer)
+{
+    return answer->type == REDIS_REPLY_STRING && answer->len > INFO_MOST;
+}
+
+bool reply_decode_info(const redisReply *answer, struct node_facts *facts)
+{
+    char run_id[TRUST_RUN_ID_LEN + 1], uptime[24];
+    struct info info;
+    long long seconds;
+
+    if (answer->type != REDIS_REPLY_STRING || reply_info_is_long(answer) ||
+        strlen(answer->str) != answer->len)
+        return false;
+    reply_info_read(&info, answer->str, answer->len);
+    if (!reply_info_text(&info, INFO_RUN_ID, run_id, sizeof(run_id)) ||
+        strlen(run_id) != TRUST_RUN_ID_LEN ||
+        !reply_info_text(&info, INFO_UPTIME, uptime, sizeof(uptime)) || !info.value[INFO_ROLE].at)
+        return false;
+    seconds = strtoll(uptime, NULL, 10);
+    if (seconds > INT64_MAX / HF_NS_PER_SEC)
+        return false;
+    if (seconds < 0)
+        seconds = 0; /* its clock was set back since its start: it counts as just started */
+    memcpy(facts->run_id, run_id, sizeof(run_id));
+    facts->uptime = hf_ns(seconds * HF_NS_PER_SEC);
+    facts->replica = !reply_info_is(&info, INFO_ROLE, "master");
+    reply_decode_replication(&info, facts);
+    facts->cluster = reply_info_is_other(&info, INFO_CLUSTER, "0");
+    facts->evicts = reply_info_is_other(&info, INFO_MEMORY, "0") &&
+                    reply_info_is_other(&info, INFO_POLICY, "noeviction");
+    if (!reply_info_text(&info, INFO_VALKEY, facts->version, sizeof(facts->version)) &&
+        !reply_info_text(&info, INFO_REDIS, facts->version, sizeof(facts->version)))
+        facts->version[0] = '\0';
+    return true;
 }

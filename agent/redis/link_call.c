@@ -5,13 +5,12 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/failure.h"
+#include "agent/core/ballot.h"
+#include "agent/redis/script.h"
 #include "agent/redis/command.h"
 #include "agent/redis/link_internal.h"
 #include "shm/assert.h"
 #include "shm/status.h"
-
-#define PATIENCE_LEAST hf_ms(50) /* a scheduler's turn on both hosts */
-#define PATIENCE_RTTS  4
 
 /* --- one command ------------------------------------------------------------------------------ */
 
@@ -277,14 +276,24 @@ void calls_destroy(struct link *link)
     }
 }
 
-hf_dur link_patience(const struct link *link)
+hf_dur links_round_time(struct link *const links[], int n, int q)
 {
-    return hf_dur_max(PATIENCE_LEAST, hf_ns(PATIENCE_RTTS * link->rtt.ns));
+    hf_dur rtt[HF_NODES_MAX];
+
+    for (int i = 0; i < n; i++)
+        rtt[i] = links[i]->rtt;
+    return ballot_round_time(rtt, n, q);
 }
 
-bool link_is_overdue(const struct link *link, hf_time now)
+hf_dur links_patience(struct link *const links[], int n, int q, int node)
 {
-    const struct call *oldest = TAILQ_FIRST(&link->calls);
+    return ballot_patience(links_round_time(links, n, q), links[node]->rtt);
+}
 
-    return oldest && hf_time_reached(now, hf_time_add(oldest->sent, link_patience(link)));
+bool links_is_overdue(struct link *const links[], int n, int q, int node, hf_time now)
+{
+    const struct call *oldest = TAILQ_FIRST(&links[node]->calls);
+
+    return oldest &&
+           hf_time_reached(now, hf_time_add(oldest->sent, links_patience(links, n, q, node)));
 }

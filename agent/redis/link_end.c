@@ -1,12 +1,13 @@
 /* What every part of a link may do: end it, and change its state. It calls none of them, so none of them is called
  * back: an end is told by link.c at the loop's next turn. */
 #include <ctype.h>
+#include <ev.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "agent/base/clock.h"
-#include "agent/core/draw.h"
+#include "agent/core/backoff.h"
 #include "agent/redis/link_internal.h"
 #include "shm/assert.h"
 #include "shm/status.h"
@@ -54,6 +55,7 @@ void link_ended(struct link *link, enum hf_node_error error)
     link->context = NULL;
     link->end_error = error;
     loop_timer_cancel(link->options.loop, &link->probe);
+    loop_timer_cancel(link->options.loop, &link->who);
     link_enter(link, LINK_ENDED, clock_now());
 }
 
@@ -106,17 +108,23 @@ void link_read_is_over(struct link *link)
 
 /* --- the probe -------------------------------------------------------------------------------- */
 
-void link_set_probe(struct link *link, hf_dur probe)
+/* The next probe begins then, if it would be later. */
+static void link_probe_by(struct link *link, hf_time at)
 {
-    hf_time at = hf_time_add(clock_now(), probe);
-
-    link->options.probe = probe;
     if (heap_has(&link->probe.item) && hf_time_before(at, link->probe.item.at))
         (void)loop_timer_set(link->options.loop, &link->probe, at);
 }
 
+void link_set_probe(struct link *link, hf_dur probe)
+{
+    link->options.probe = probe;
+    link_probe_by(link, hf_time_add(clock_now(), probe));
+}
+
+/* (!) A node may tell without a pause that its sentinel has changed. */
+#define PROBE_LEAST hf_ms(100)
+
 void link_probe_soon(struct link *link)
 {
-    if (heap_has(&link->probe.item))
-        (void)loop_timer_set(link->options.loop, &link->probe, clock_now());
+    link_probe_by(link, hf_time_max(clock_now(), hf_time_add(link->probed, PROBE_LEAST)));
 }

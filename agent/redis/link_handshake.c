@@ -10,7 +10,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/redis/link_internal.h"
-#include "agent/redis/remedy.h"
+#include "agent/redis/acl.h"
 #include "shm/status.h"
 
 /* The words of a command, NULL behind the last. */
@@ -203,11 +203,9 @@ static void handshake_on_info(struct link *link, const struct call *call, const 
         handshake_refused(link, "INFO", reply_error_class(answer->str), answer->str);
         return;
     }
-    if (!reply_decode_info(answer, &link->asked)) {
-        link_end(link, HF_NODE_ERR_PROTOCOL, "%s",
-                 remedy_of_info(answer->type == REDIS_REPLY_STRING ? answer->str : ""));
+    if (!identity_read(link, answer, &link->asked,
+                       remedy_of_info(answer->type == REDIS_REPLY_STRING ? answer->str : "")))
         return;
-    }
     link->is_redis = true;
     sent = identity_name(link) == HF_OK;
     for (int i = 0; sent && i < SCRIPTS; i++)
@@ -222,10 +220,8 @@ static void handshake_on_probe_info(struct link *link, const struct call *call,
     (void)call;
     if (handshake_is_error(answer))
         return;
-    link->asked_well = reply_decode_info(answer, &link->asked);
-    if (!link->asked_well)
-        handshake_not_redis(link, "INFO");
-    else if (!identity_holds(link, &link->asked))
+    link->asked_well = identity_read(link, answer, &link->asked, "no Redis answers INFO like that");
+    if (link->asked_well && !identity_holds(link, &link->asked))
         identity_differs(link, &link->asked);
 }
 
@@ -233,7 +229,7 @@ static void handshake_on_probe(struct loop_timer *timer, hf_time now)
 {
     struct link *link = HF_CONTAINER(timer, struct link, probe);
 
-    (void)now;
+    link->probed = now;
     if (link->state != LINK_UP)
         return;
     link->asked_well = false;
@@ -298,4 +294,5 @@ void handshake_begin(struct link *link)
 void handshake_init(struct link *link)
 {
     link->probe.fn = handshake_on_probe;
+    link->probed = HF_TIME_PAST;
 }

@@ -6,18 +6,26 @@
  *   ends.
  * - (!) INFO is asked for again behind the name: another server may have come between, and got it.
  * - An answer that shows lost scripts, loading, or a server that may not write any more puts in doubt
- *   which server it is: INFO is sent at once, and until it is answered no answer counts (link_eval.c).
+ *   which server it is: INFO is sent at once, but ten times a second at most. Until it is answered no answer counts
+ *   (link_script.c).
  *   With the same run_id all is well. With another run_id or role the connection ends.
  * After each end the link connects anew, and the handshake's INFO comes before anything else.
  */
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/base/clock.h"
+#include "agent/core/share.h"
 #include "agent/redis/link_internal.h"
 #include "shm/assert.h"
 #include "shm/status.h"
 
 #define ADVICE "connect to the node directly"
+
+/* Between two INFOs in doubt in the long run. At once it may be one for each script, four times: a
+ * server that forgot them says so for each. */
+#define WHO_EACH  hf_ms(100)
+#define WHO_BURST (4 * SCRIPTS)
 
 /* --- doubt ------------------------------------------------------------------------------------ */
 
@@ -42,6 +50,19 @@ void identity_differs(struct link *link, const struct node_facts *facts)
         link_end(link, HF_NODE_ERR_BROKEN, "its role has changed");
 }
 
+bool identity_read(struct link *link, const redisReply *answer, struct node_facts *facts,
+                   const char *text)
+{
+    if (reply_decode_info(answer, facts))
+        return true;
+    if (reply_info_is_long(answer)) {
+        link->bounds.beyond = true;
+        text = "its answer to INFO is longer than 64 KiB; see what listens there";
+    }
+    link_end(link, HF_NODE_ERR_PROTOCOL, "%s", text);
+    return false;
+}
+
 /* Whether INFO's answer is of the server that was greeted. Otherwise the link has ended. */
 static bool identity_is_the_same(struct link *link, const redisReply *answer)
 {
@@ -50,12 +71,11 @@ static bool identity_is_the_same(struct link *link, const redisReply *answer)
     if (answer->type == REDIS_REPLY_ERROR)
         link_end(link, reply_error_class(answer->str),
                  "INFO is refused while it is in doubt who answers");
-    else if (!reply_decode_info(answer, &facts))
-        link_end(link, HF_NODE_ERR_PROTOCOL, "no Redis answers INFO like that");
-    else if (!identity_holds(link, &facts))
+    else if (identity_read(link, answer, &facts, "no Redis answers INFO like that")) {
+        if (identity_holds(link, &facts))
+            return true;
         identity_differs(link, &facts);
-    else
-        return true;
+    }
     return false;
 }
 
@@ -70,15 +90,38 @@ static void identity_on_who(struct link *link, const struct call *call, const re
         link_end(link, HF_NODE_ERR_OTHER, "out of memory");
 }
 
-static void identity_ask_who(struct link *link)
+static void identity_send_who(struct link *link)
 {
     const char *argv[] = {"INFO"};
+
+    if (call_own(link, identity_on_who, (int)HF_LENGTH(argv), argv, NULL) != HF_OK)
+        link_end(link, HF_NODE_ERR_OTHER, "out of memory");
+}
+
+static void identity_on_due(struct loop_timer *timer, hf_time now)
+{
+    struct link *link = HF_CONTAINER(timer, struct link, who);
+
+    (void)now;
+    identity_send_who(link);
+    link_flush(link);
+}
+
+/* (!) Each answer can put it in doubt, and the node chooses its answers: INFO waits where it was asked for too often. The
+ * doubt does not: nothing counts until INFO is answered. */
+static void identity_ask_who(struct link *link)
+{
+    hf_time now = clock_now(), due;
 
     if (link->doubted)
         return;
     link->doubted = true;
-    if (call_own(link, identity_on_who, (int)HF_LENGTH(argv), argv, NULL) != HF_OK)
-        link_end(link, HF_NODE_ERR_OTHER, "out of memory");
+    due = bucket_next(link->who_paid, hf_ns((WHO_BURST - 1) * WHO_EACH.ns), now);
+    bucket_use(&link->who_paid, WHO_EACH, now);
+    if (hf_time_before(now, due))
+        (void)loop_timer_set(link->options.loop, &link->who, due);
+    else
+        identity_send_who(link);
 }
 
 /* Also where it came from within a script, which older servers wrap in a text of their own. */
@@ -205,6 +248,12 @@ int identity_check(struct link *link)
         link->checks++;
     }
     return rc;
+}
+
+void identity_init(struct link *link)
+{
+    link->who.fn = identity_on_due;
+    link->who_paid = HF_TIME_PAST;
 }
 
 void identity_reset(struct link *link)

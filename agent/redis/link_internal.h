@@ -136,14 +136,17 @@ struct link {
     bool is_redis;           /* INFO was answered as Redis does: its error texts may be shown */
     bool is_strange;         /* it spoke unasked, or in shapes that Redis does not use */
     struct loop_timer probe;
+    hf_time probed;   /* when the last probe began */
     bool write_tried; /* by the running probe; the answer: */
     enum hf_node_error write_error;
     char write_text[LINK_TEXT_MAX];
 
     /* whether it is still the server that said so */
-    bool doubted;  /* INFO is in flight, maybe with a new name: no answer counts before it */
-    bool named;    /* this connection has the name */
-    bool nameless; /* connections may not be named there */
+    bool doubted; /* INFO is in flight or due, maybe with a new name: no answer counts before it */
+    struct loop_timer who; /* INFO is due */
+    hf_time who_paid;      /* of bucket_next() */
+    bool named;            /* this connection has the name */
+    bool nameless;         /* connections may not be named there */
     char name[32];
     hf_time checked; /* the loop's turn in which the name was asked for last */
     int checks;      /* questions for the name without an answer, of `in_flight` */
@@ -218,10 +221,6 @@ size_t call_unsent(const struct link *link);
 
 /* --- link_eval.c ------------------------------------------------------------------------------ */
 
-/* Buffers an owner's EVALSHA of `script`: argv[1] is filled in here. */
-int eval_script(struct link *link, enum script script, size_t keys, hf_time deadline,
-                link_reply_fn *fn, void *arg, int argc, const char **argv, size_t *lengths);
-
 /* --- link_script.c ---------------------------------------------------------------------------- */
 
 /* As link_sentinel(), while the handshake lasts too. */
@@ -249,6 +248,10 @@ bool identity_is_doubtful(struct link *link, const redisReply *answer);
 bool identity_holds(const struct link *link, const struct node_facts *facts);
 /* They are not that server's: ends the connection. */
 void identity_differs(struct link *link, const struct node_facts *facts);
+/* Reads INFO's answer. False: no Redis answers so, and the connection has ended; `text`: the words for that. */
+bool identity_read(struct link *link, const redisReply *answer, struct node_facts *facts,
+                   const char *text);
+void identity_init(struct link *link);
 /* Forgets what belonged to the last connection. */
 void identity_reset(struct link *link);
 
@@ -298,6 +301,9 @@ const char *reply_error_text(const char *text);
  * leaves the others. `error_text` then points into `answer` or to a constant. */
 void reply_decode(const redisReply *answer, enum script script, size_t keys,
                   struct link_reply *out);
+/* (!) Of INFO's answer; a Redis of today answers 5 to 12 KiB. */
+#define INFO_MOST (64 * 1024)
+bool reply_info_is_long(const redisReply *answer);
 /* False: no Redis answers INFO like this. */
 bool reply_decode_info(const redisReply *answer, struct node_facts *facts);
 #endif

@@ -6,6 +6,9 @@
 
 #include "agent/redis/link_internal.h"
 
+/* The events of a link's descriptor. As hiredis' own adapter for libev, but it judges after each read what hiredis keeps
+ * (agent/redis/bounds.h). A link with TLS has events of its own (agent/redis/link_tls.c). */
+
 static void link_io_on_readable(struct ev_loop *loop, ev_io *io, int events)
 {
     struct link *link = io->data;

@@ -3,12 +3,124 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/base/clock.h"
+#include "agent/base/failure.h"
 #include "agent/base/token.h"
 #include "agent/core/sha1.h"
+#include "agent/redis/script.h"
+#include "shm/text.h"
 #include "agent/redis/command.h"
-#include "agent/redis/decimal.h"
 #include "agent/redis/link_internal.h"
+#include "shm/assert.h"
 #include "shm/status.h"
+
+/* --- one script's call ------------------------------------------------------------------------ */
+
+/* A script's run on the node: EVALSHA with its deadline, its answer, and a script that the node does not have any more. */
+
+/* NOSCRIPT says that the script did not run, so it is loaded and the command is sent again,
+ * once.
+ * (!) Not a command that writes a key or makes it live longer: only its owner knows whether the lease
+ * is over and its token released meanwhile. */
+static bool script_reload(struct link *link, struct call *call)
+{
+    bool wanted = call->script == SCRIPT_RELEASE; /* however late */
+
+    if (call->script == SCRIPT_RAISE || call->script == SCRIPT_SENTINEL ||
+        call->script == SCRIPT_FLEET || call->script >= SCRIPT_QUERY)
+        wanted = !call->timed_out;
+    if (call->reloaded || !link->context)
+        return false;
+    call->reloaded = true;
+    call->mark = 0; /* what was to be tracked was that attempt */
+    if (call_load(link, call->script, NULL) != HF_OK || !wanted)
+        return false;
+    return call_send(link, call) == HF_OK;
+}
+
+/* (!) A reply from an unknown server is no answer: an acquire's may come from a server that has forgotten
+ * the true holder. Then nothing is known of the command, as after NOSCRIPT, and its owner sends it once
+ * more, after INFO. A release only needs to have been run. */
+static bool script_counts(const struct link *link, const struct call *call)
+{
+    return !link->doubted || call->script == SCRIPT_RELEASE;
+}
+
+static bool script_answered(struct link *link, struct call *call, const redisReply *answer)
+{
+    ABOUT_NODE(link->options.address->id);
+    struct link_reply reply = call_reply(call, LINK_ANSWERED, HF_NODE_ERR_NONE, link->heard);
+    char text[LINK_TEXT_MAX], better[LINK_TEXT_MAX];
+
+    reply_decode(answer, call->script, call->keys, &reply);
+    /* First, so that INFO precedes the script and the commands that are sent again. */
+    if (!identity_is_doubtful(link, answer) && reply.outcome == LINK_ANSWERED &&
+        !script_counts(link, call)) {
+        reply.outcome = LINK_ERROR;
+        reply.error = HF_NODE_ERR_NOSCRIPT;
+        reply.error_text = "not counted: it is in doubt who answers";
+    }
+    reply.doubtful = link->doubted;
+    reply.tracked = tracking_stands(link, call->mark);
+    if (reply.error == HF_NODE_ERR_NOSCRIPT) {
+        hf_time deadline = call->deadline.item.at;
+
+        if (script_reload(link, call)) {
+            if (!call->timed_out)
+                (void)loop_timer_set(link->options.loop, &call->deadline, deadline);
+            return true;
+        }
+    }
+    if (reply.error == HF_NODE_ERR_PERM)
+        reply.error_text = acl_of_error(link, reply.error_text, better);
+    link_copy_text(link, text, reply.error_text);
+    reply.error_text = text;
+    call->fn(link, &reply, call->arg);
+    return false;
+}
+
+/* Buffers an owner's EVALSHA of `script`: argv[1] is filled in here. */
+static int script_eval(struct link *link, enum script script, size_t keys, hf_time deadline,
+                       link_reply_fn *fn, void *arg, int argc, const char **argv, size_t *lengths)
+{
+    struct call *call;
+    uint32_t mark;
+    int rc = HF_OK;
+
+    hf_assert((unsigned)script < SCRIPTS && fn, "script %d", (int)script);
+    if (call_unsent(link) > BOUNDS_LINK / 2)
+        link_flush(link); /* not later: a check leaves together with what it is for */
+    if (link_in_flight(link) >= LINK_IN_FLIGHT_MAX || !link->context)
+        return HF_ENOQUORUM;
+    if (script != SCRIPT_RELEASE)
+        rc = identity_check(link);
+    if (rc != HF_OK)
+        return rc;
+    mark = tracking_mark(link); /* right ahead of it */
+    argv[0] = "EVALSHA";
+    lengths[0] = 7;
+    argv[1] = link->sha[script];
+    lengths[1] = SCRIPT_SHA_LEN;
+    call = call_new(link, argc, argv, lengths);
+    if (!call)
+        return HF_ENOMEM;
+    call->mark = mark;
+    call->script = script;
+    call->keys = keys;
+    call->answered = script_answered;
+    call->fn = fn;
+    call->arg = arg;
+    rc = loop_timer_set(link->options.loop, &call->deadline, deadline);
+    if (rc == HF_OK)
+        rc = call_send(link, call);
+    if (rc != HF_OK) {
+        loop_timer_cancel(link->options.loop, &call->deadline);
+        call_free(call);
+    }
+    return rc;
+}
+
+/* --- what is asked of a node ------------------------------------------------------------------ */
 
 #define KEY_MAX    1024 /* bytes of a formatted key */
 #define ARGS_MAX   (5 + 3 * LINK_KEYS_MAX)
@@ -45,7 +157,7 @@ static void script_add_token(struct args *args, const struct token *token)
 static void script_add_number(struct args *args, int64_t number)
 {
     char *room = args->numbers[args->numbers_used++];
-    const char *text = decimal_write(room, sizeof(args->numbers[0]), number);
+    const char *text = hf_decimal_write(room, sizeof(args->numbers[0]), number);
 
     script_add_bytes(args, text, (size_t)(room + sizeof(args->numbers[0]) - text));
 }
@@ -66,7 +178,7 @@ static void script_add_stamp(struct args *args, const char *nonce, const char *d
     script_add_bytes(args, args->stamp, used);
 }
 
-/* EVALSHA and SHA are filled in by eval_script(). */
+/* EVALSHA and SHA are filled in by script_eval(). */
 static void script_begin(struct args *args, const char *key_count)
 {
     args->count = 2;
@@ -157,7 +269,7 @@ static int script_send_lock(struct link *link, enum script script, const struct 
     script_add_number(&args, lock->deadline.us);
     script_add_stamp(&args, lock->nonce, lock->digest);
     script_add_fence_and_holder(&args, lock);
-    return eval_script(link, script, 1, deadline, fn, arg, args.count, args.argv, args.lengths);
+    return script_eval(link, script, 1, deadline, fn, arg, args.count, args.argv, args.lengths);
 }
 
 int link_acquire(struct link *link, const struct link_lock *lock, hf_time deadline,
@@ -182,7 +294,7 @@ int link_raise(struct link *link, const struct link_lock *lock, hf_time deadline
         return rc;
     script_add_token(&args, lock->token);
     script_add_fence_and_holder(&args, lock);
-    return eval_script(link, SCRIPT_RAISE, 1, deadline, fn, arg, args.count, args.argv,
+    return script_eval(link, SCRIPT_RAISE, 1, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }
 
@@ -195,7 +307,7 @@ int link_query(struct link *link, const void *key, size_t key_len, bool record, 
     if (rc != HF_OK)
         return rc;
     script_add_text(&args, record ? "1" : "0");
-    return eval_script(link, SCRIPT_QUERY, 1, deadline, fn, arg, args.count, args.argv,
+    return script_eval(link, SCRIPT_QUERY, 1, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }
 
@@ -214,7 +326,7 @@ int link_force(struct link *link, const struct link_force *force, hf_time deadli
     script_add_text(&args, force->id);
     script_add_number(&args, force->foreign_ms);
     script_add_number(&args, force->ttl_max_ms);
-    return eval_script(link, SCRIPT_FORCE, 1, deadline, fn, arg, args.count, args.argv,
+    return script_eval(link, SCRIPT_FORCE, 1, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }
 
@@ -246,7 +358,7 @@ int link_once(struct link *link, const struct link_once *order, hf_time deadline
     script_add_number(&args, order->retention_ms);
     script_add_number(&args, order->ended);
     script_add_bytes(&args, text, order->by ? holder_text_write(order->by, 0, text) : 0);
-    return eval_script(link, SCRIPT_ONCE, 1, deadline, fn, arg, args.count, args.argv,
+    return script_eval(link, SCRIPT_ONCE, 1, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }
 
@@ -269,7 +381,7 @@ int link_listing(struct link *link, const void *prefix, size_t prefix_len, const
     script_begin(&args, "1");
     script_add_text(&args, text);
     script_add_bytes(&args, args.fence_key, used);
-    return eval_script(link, SCRIPT_LISTING, 0, deadline, fn, arg, args.count, args.argv,
+    return script_eval(link, SCRIPT_LISTING, 0, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }
 
@@ -289,7 +401,7 @@ static void script_many_add(struct many *many, const void *bytes, size_t length)
 
 static void script_many_add_number(struct many *many, char *room, size_t size, int64_t number)
 {
-    const char *text = decimal_write(room, size, number);
+    const char *text = hf_decimal_write(room, size, number);
 
     script_many_add(many, text, (size_t)(room + size - text));
 }
@@ -302,7 +414,7 @@ static int script_many_begin(struct many *many, const struct link *link,
         return HF_ENOQUORUM;
     if (count == 0 || count > LINK_KEYS_MAX)
         return HF_EINVAL;
-    many->count = 2; /* filled in by eval_script() */
+    many->count = 2; /* filled in by script_eval() */
     script_many_add_number(many, many->key_count, sizeof(many->key_count), (int64_t)count + 1);
     script_many_add(many, LINK_SENTINEL_KEY, sizeof(LINK_SENTINEL_KEY) - 1);
     for (size_t i = 0; i < count; i++)
@@ -327,7 +439,7 @@ int link_renew(struct link *link, const struct link_key *keys, size_t count, hf_
             ttls = count;
     for (size_t i = 0; i < ttls; i++)
         script_many_add_number(&many, many.ttls[i], TTL_DIGITS, keys[i].ttl_ms);
-    return eval_script(link, SCRIPT_RENEW, count, deadline, fn, arg, many.count, many.argv,
+    return script_eval(link, SCRIPT_RENEW, count, deadline, fn, arg, many.count, many.argv,
                        many.lengths);
 }
 
@@ -339,7 +451,7 @@ int link_release(struct link *link, const struct link_key *keys, size_t count, h
 
     if (rc != HF_OK)
         return rc;
-    return eval_script(link, SCRIPT_RELEASE, count, deadline, fn, arg, many.count, many.argv,
+    return script_eval(link, SCRIPT_RELEASE, count, deadline, fn, arg, many.count, many.argv,
                        many.lengths);
 }
 
@@ -360,7 +472,7 @@ int script_sentinel(struct link *link, const struct link_sentinel *sentinel, hf_
     script_add_number(&args, sentinel->nodes);
     script_add_text(&args, sentinel->list_hash);
     script_add_text(&args, sentinel->stepped ? sentinel->stepped : "");
-    return eval_script(link, SCRIPT_SENTINEL, 0, deadline, fn, arg, args.count, args.argv,
+    return script_eval(link, SCRIPT_SENTINEL, 0, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }
 
@@ -376,7 +488,8 @@ int link_fleet(struct link *link, const struct link_fleet *fleet, hf_time deadli
     script_add_stamp(&args, fleet->nonce, fleet->digest);
     script_add_text(&args, fleet->record);
     script_add_text(&args, fleet->by);
-    return eval_script(link, SCRIPT_FLEET, 0, deadline, fn, arg, args.count, args.argv,
+    script_add_text(&args, fleet->sure);
+    return script_eval(link, SCRIPT_FLEET, 0, deadline, fn, arg, args.count, args.argv,
                        args.lengths);
 }
 
@@ -386,4 +499,48 @@ int link_sentinel(struct link *link, const struct link_sentinel *sentinel, hf_ti
     if (link->state != LINK_UP)
         return HF_ENOQUORUM;
     return script_sentinel(link, sentinel, deadline, fn, arg);
+}
+
+/* --- what the agent's user may ---------------------------------------------------------------- */
+
+/* Which rights the agent's user lacks: asked for once the node has refused something for want of one, before the
+ * handshake's other commands and at each probe, until nothing is missing. */
+
+static void acl_on_acl(struct link *link, const struct call *call, const redisReply *answer)
+{
+    const char *words[ACL_WORDS];
+
+    (void)call;
+    if (answer->type == REDIS_REPLY_ERROR)
+        acl_note(&link->acl_asked, link->acl_at, answer->str);
+    link->acl_at++;
+    if (acl_ask(link->acl_at, words) > 0)
+        return;
+    link->acl = link->acl_asked;
+    link->acl_doubted = !acl_is_complete(&link->acl);
+}
+
+int acl_survey(struct link *link)
+{
+    const char *words[ACL_WORDS];
+    int rc = HF_OK, count;
+
+    if (!link->acl_doubted)
+        return HF_OK;
+    link->acl_asked = (struct acl_lack){0};
+    link->acl_at = 0;
+    for (int i = 0; rc == HF_OK && (count = acl_ask(i, words)) > 0; i++)
+        rc = call_own(link, acl_on_acl, count, words, NULL);
+    return rc;
+}
+
+const char *acl_of_error(struct link *link, const char *text, char buffer[LINK_TEXT_MAX])
+{
+    char lacking[ACL_TEXT];
+
+    link->acl_doubted = true;
+    if (acl_suffices(&link->acl))
+        return text;
+    snprintf(buffer, LINK_TEXT_MAX, "its user lacks %s", acl_text(&link->acl, lacking));
+    return buffer;
 }

@@ -55,6 +55,13 @@ static void secure_watch(struct link *link, bool reads, bool writes)
         ev_io_stop(loop, &link->secure.writing);
 }
 
+static void secure_watch_fd(struct link *link, int fd)
+{
+    secure_watch(link, false, false);
+    ev_io_set(&link->secure.reading, fd, EV_READ);
+    secure_watch(link, true, false);
+}
+
 /* Gives the descriptor back, closed. Before hiredis frees its context, which may be later. */
 static void secure_end(struct link *link)
 {
@@ -130,26 +137,30 @@ void secure_begin(struct link *link)
         link->secure.failed =
             tls_open(link->options.keys, link->options.address, link->secure.fd, &link->secure.tls);
         if (link->secure.failed == HF_OK)
-            secure_watch(link, false, true);
+            secure_watch_fd(link, tls_shaken_fd(link->secure.tls));
     }
     if (!link->secure.tls)
         at = clock_now();
     link_enter(link, LINK_SECURING, at);
 }
 
-static void secure_shake(struct link *link)
+static void secure_shaken(struct link *link)
 {
-    enum tls_step step = tls_shake(link->secure.tls);
+    enum tls_step step;
 
+    secure_watch(link, false, false); /* its descriptor goes */
+    step = tls_shake(link->secure.tls);
+    if (step == TLS_READ) {
+        secure_watch(link, true, false);
+        return;
+    }
     if (step == TLS_ENDED) {
         if (tls_error(link->secure.tls) == HF_NODE_ERR_NO_TLS)
             link->other = HF_NODE_ERR_NO_TLS;
         secure_failed(link);
         return;
     }
-    secure_watch(link, true, step == TLS_WRITE);
-    if (step != TLS_DONE)
-        return;
+    secure_watch_fd(link, link->secure.fd);
     link_enter(link, LINK_GREETING, clock_now());
 }
 
@@ -172,10 +183,10 @@ void secure_timed_out(struct link *link)
     } else if (!s->tls && s->failed == HF_EINVAL) {
         link_end(link, HF_NODE_ERR_TLS,
                  "the agent has no tls_ca_file: restart or reload it with one");
-    } else if (!s->tls) {
+    } else if (!s->tls && s->failed != HF_EBUSY) {
         link_end(link, HF_NODE_ERR_OTHER, "out of memory");
-    } else if (tls_heard(s->tls)) {
-        link_end(link, HF_NODE_ERR_TLS, "the TLS handshake takes too long");
+    } else if (!s->tls || tls_heard(s->tls)) {
+        link_end(link, HF_NODE_ERR_TLS, TLS_BUSY_TEXT);
     } else {
         link_mute_end(link, HF_NODE_ERR_TLS, MUTE);
     }
@@ -271,7 +282,7 @@ static void secure_on_io(struct ev_loop *loop, ev_io *io, int events)
     if (link->secure.knocking)
         secure_knock(link, events);
     else if (link->state == LINK_SECURING)
-        secure_shake(link);
+        secure_shaken(link);
     else if (events & EV_READ)
         secure_drain(link);
     else

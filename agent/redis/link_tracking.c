@@ -63,9 +63,7 @@ static void tracking_on_caching(struct link *link, const struct call *call,
                                 const redisReply *answer)
 {
     (void)call;
-    if (answer->type != REDIS_REPLY_ERROR)
-        backoff_reset(&link->tracking.backoff);
-    else if (link->tracking.state == HF_TRACKING_ON)
+    if (answer->type == REDIS_REPLY_ERROR && link->tracking.state == HF_TRACKING_ON)
         tracking_give_up(link, true, answer->str);
 }
 
@@ -82,8 +80,8 @@ static void tracking_on_tracking(struct link *link, const struct call *call,
         tracking_give_up(link, true, answer->str);
         return;
     }
-    /* The next attempt is soon only after CLIENT CACHING was allowed, too, and that is not sent
-     * before somebody waits. */
+    /* (!) It proves nothing of the node that this works: each time that it begins or ends, every name that is waited for
+     * is looked at. So the next attempt is soon only after it has lasted. */
     tracking_set(link, HF_TRACKING_ON, "");
 }
 

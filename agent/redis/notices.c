@@ -17,12 +17,17 @@
 
 #define CHANNEL "__redis__:invalidate"
 
-/* (!) A node may send notices without end. What is read of them in PORTION is bounded, the rest waits. */
+/* (!) A node may send notices without end. Within PORTION so many bytes are read, and their work takes a quarter of
+ * the thread: the rest waits. */
 #define PORTION      hf_ms(100)
 #define PORTION_MOST (128 * 1024) /* bytes */
+#define PORTION_WORK 4            /* the portion lasts so many times the work, at least */
 #define READ_COST    128          /* bytes that a read counts as, however short it is */
-#define FLOOD_PAUSE  hf_ms(300)   /* between full portions of one flood, at most */
-#define FLOOD_MOST   hf_ms(5000)
+/* (!) To tell of a flush has the owner look at all that it has, so flushes are merged; the last one is always told. */
+#define FLUSH_EVERY hf_ms(100)
+#define FLUSH_WORK  100         /* the next one is told after so many times the work, at least */
+#define FLOOD_PAUSE hf_ms(300)  /* between full portions, or flushes, of one flood, at most */
+#define FLOOD_MOST  hf_ms(5000) /* of one flood */
 
 enum notices_step { /* which command the next answer belongs to */
                     STEP_AUTH,
@@ -48,21 +53,116 @@ struct notices {
     struct loop_timer timer; /* not ready: when to give up; ready: the next PING */
     const char *failed;      /* the start failed: the timer tells the owner */
     size_t portion;          /* bytes read of the present one */
+    hf_dur work, worked;     /* for it, of the thread's processor time; and when that was read */
     hf_time portion_end;
-    hf_time full, flooded;  /* the last full portion, and the first of its flood */
+    hf_time full, flooded;  /* the last full portion's end, or a flush; and the flood's beginning */
     struct loop_timer rest; /* until the end of a full portion */
+    hf_time told;           /* a flush; kept from one connection to the next, as is... */
+    hf_dur apart;           /* ...how long after it the next one is told */
+    struct loop_timer flush; /* set: one is still to be told */
 };
+
+static void notices_tell_flush(struct notices *n, hf_time now)
+{
+    hf_dur began = clock_of_thread();
+
+    loop_timer_cancel(n->loop, &n->flush);
+    n->told = now;
+    n->events->changed(NULL, 0, n->arg);
+    n->apart = hf_dur_max(FLUSH_EVERY, hf_ns(FLUSH_WORK * (clock_of_thread().ns - began.ns)));
+}
 
 static void notices_end(struct notices *n, bool refused, const char *text)
 {
+    const redisContext *context = n->context;
     char kept[160];
 
     hf_assert(n->step <= STEP_READY, "step %d", (int)n->step);
     /* `text` may lie in the context. */
     strncpy(kept, text, sizeof(kept) - 1);
     kept[sizeof(kept) - 1] = '\0';
+    if (heap_has(&n->flush.item))
+        notices_tell_flush(n, clock_now());
+    if (n->context != context)
+        return;
     notices_close(n);
     n->events->ended(refused, kept, n->arg);
+}
+
+/* --- bounds ----------------------------------------------------------------------------------- */
+
+static void notices_begin_portion(struct notices *n, hf_time now)
+{
+    n->portion = 0;
+    n->work = hf_ns(0);
+    n->portion_end = hf_time_add(now, PORTION);
+}
+
+static void notices_count_read(struct notices *n, size_t bytes, hf_time now)
+{
+    if (hf_time_reached(now, n->portion_end))
+        notices_begin_portion(n, now);
+    n->portion += READ_COST + bytes;
+}
+
+static bool notices_is_too_much_work(const struct notices *n)
+{
+    return n->work.ns * PORTION_WORK >= PORTION.ns;
+}
+
+/* Since it was counted before. */
+static void notices_count_work(struct notices *n)
+{
+    hf_dur before = n->worked;
+
+    n->worked = clock_of_thread();
+    n->work = hf_ns(n->work.ns + n->worked.ns - before.ns);
+}
+
+/* After a full portion that ends at `full`, or a flush. Whether the connection has ended. */
+static bool notices_is_flood(struct notices *n, hf_time full)
+{
+    if (hf_time_reached(n->heard, hf_time_add(n->full, FLOOD_PAUSE)))
+        n->flooded = n->heard;
+    n->full = hf_time_max(n->full, full);
+    if (!hf_time_reached(n->heard, hf_time_add(n->flooded, FLOOD_MOST)))
+        return false;
+    /* As a refusal, so that it is told. */
+    notices_end(
+        n, true,
+        "more notices than three flushes in a second, or 128 KiB in 100 ms, or a quarter of a "
+        "thread, for 5 s; see what listens there");
+    return true;
+}
+
+static void notices_rest(struct notices *n)
+{
+    hf_time worked_off = hf_time_add(n->portion_end, hf_ns(n->work.ns * PORTION_WORK - PORTION.ns));
+
+    n->portion_end = hf_time_max(n->portion_end, worked_off);
+    if (notices_is_flood(n, n->portion_end))
+        return;
+    ev_io_stop(loop_ev(n->loop), &n->reading);
+    (void)loop_timer_set(n->loop, &n->rest, n->portion_end);
+}
+
+/* --- flushes ---------------------------------------------------------------------------------- */
+
+static void notices_hear_flush(struct notices *n)
+{
+    const redisContext *context = n->context;
+
+    if (hf_time_reached(n->heard, hf_time_add(n->told, n->apart)))
+        notices_tell_flush(n, n->heard);
+    else if (!heap_has(&n->flush.item))
+        (void)loop_timer_set(n->loop, &n->flush, hf_time_add(n->told, n->apart));
+    if (n->context == context)
+        (void)notices_is_flood(n, n->heard);
+}
+
+static void notices_on_flush_due(struct loop_timer *timer, hf_time now)
+{
+    notices_tell_flush(HF_CONTAINER(timer, struct notices, flush), now);
 }
 
 /* --- reading ---------------------------------------------------------------------------------- */
@@ -86,12 +186,19 @@ static void notices_on_message(struct notices *n, const redisReply *message)
         return;
     keys = message->element[2];
     if (keys->type == REDIS_REPLY_NIL)
-        n->events->changed(NULL, 0, n->arg);
+        notices_hear_flush(n);
     if (keys->type != REDIS_REPLY_ARRAY)
         return;
-    for (size_t i = 0; i < keys->elements && n->context == context; i++)
+    for (size_t i = 0; i < keys->elements && n->context == context; i++) {
+        if (i > 0)
+            notices_count_work(n);
+        if (notices_is_too_much_work(n)) { /* one message may have hundreds */
+            notices_hear_flush(n);
+            return;
+        }
         if (keys->element[i]->type == REDIS_REPLY_STRING)
             n->events->changed(keys->element[i]->str, keys->element[i]->len, n->arg);
+    }
 }
 
 static void notices_on_answer(struct notices *n, const redisReply *answer)
@@ -128,58 +235,14 @@ static enum tls_step notices_read_some(struct notices *n)
     return redisBufferRead(n->context) == REDIS_OK ? TLS_READ : TLS_ENDED;
 }
 
-static void notices_begin_portion(struct notices *n, hf_time now)
-{
-    n->portion = 0;
-    n->portion_end = hf_time_add(now, PORTION);
-}
-
-static void notices_count_read(struct notices *n, size_t bytes, hf_time now)
-{
-    if (hf_time_reached(now, n->portion_end))
-        notices_begin_portion(n, now);
-    n->portion += READ_COST + bytes;
-}
-
-static void notices_rest_if_full(struct notices *n)
-{
-    if (n->portion < PORTION_MOST)
-        return;
-    if (hf_time_reached(n->heard, hf_time_add(n->full, FLOOD_PAUSE)))
-        n->flooded = n->heard;
-    n->full = n->heard;
-    if (hf_time_reached(n->heard, hf_time_add(n->flooded, FLOOD_MOST))) {
-        /* As a refusal, so that it is told. */
-        notices_end(n, true,
-                    "more notices than 128 KiB in 100 ms, for 5 s; see what listens there");
-        return;
-    }
-    ev_io_stop(loop_ev(n->loop), &n->reading);
-    (void)loop_timer_set(n->loop, &n->rest, n->portion_end);
-}
-
-static void notices_on_rested(struct loop_timer *timer, hf_time now)
-{
-    struct notices *n = HF_CONTAINER(timer, struct notices, rest);
-
-    notices_begin_portion(n, now);
-    ev_io_start(loop_ev(n->loop), &n->reading);
-}
-
-static void notices_read_all(struct notices *n)
+/* Of what has been read; the rest of that waits, too. */
+static void notices_take(struct notices *n)
 {
     redisContext *context = n->context;
-    size_t before = context->reader->len;
-    enum tls_step step = notices_read_some(n);
     void *answer = NULL;
 
-    if (step == TLS_ENDED) {
-        notices_end(n, false, n->tls ? tls_error_text(n->tls) : context->errstr);
-        return;
-    }
-    n->heard = clock_now();
-    notices_count_read(n, context->reader->len - before, n->heard);
-    for (;;) {
+    n->worked = clock_of_thread();
+    while (!notices_is_too_much_work(n)) {
         if (redisReaderGetReply(context->reader, &answer) != REDIS_OK && !n->bounds.beyond) {
             notices_end(n, false, "it speaks no Redis protocol");
             return;
@@ -190,15 +253,41 @@ static void notices_read_all(struct notices *n)
         freeReplyObject(answer);
         if (n->context != context)
             return;
+        notices_count_work(n);
     }
     /* As a refusal, so that it is told. */
     if (!bounds_hold(&n->bounds, context->reader))
         notices_end(n, true, bounds_text(&n->bounds));
-    else
-        notices_rest_if_full(n);
+    else if (n->portion >= PORTION_MOST || notices_is_too_much_work(n))
+        notices_rest(n);
 }
 
-static void notices_shake(struct notices *n);
+static void notices_on_rested(struct loop_timer *timer, hf_time now)
+{
+    struct notices *n = HF_CONTAINER(timer, struct notices, rest);
+
+    n->heard = now;
+    notices_begin_portion(n, now);
+    ev_io_start(loop_ev(n->loop), &n->reading);
+    notices_take(n);
+}
+
+static void notices_read_all(struct notices *n)
+{
+    redisContext *context = n->context;
+    size_t before = context->reader->len;
+    enum tls_step step = notices_read_some(n);
+
+    if (step == TLS_ENDED) {
+        notices_end(n, false, n->tls ? tls_error_text(n->tls) : context->errstr);
+        return;
+    }
+    n->heard = clock_now();
+    notices_count_read(n, context->reader->len - before, n->heard);
+    notices_take(n);
+}
+
+static void notices_shaken(struct notices *n);
 
 static void notices_on_readable(struct ev_loop *loop, ev_io *watch, int events)
 {
@@ -209,7 +298,7 @@ static void notices_on_readable(struct ev_loop *loop, ev_io *watch, int events)
     if (n->connected)
         notices_read_all(n);
     else
-        notices_shake(n);
+        notices_shaken(n);
 }
 
 /* --- writing ---------------------------------------------------------------------------------- */
@@ -272,18 +361,26 @@ static void notices_begin(struct notices *n)
     notices_greet(n);
 }
 
-static void notices_shake(struct notices *n)
+static void notices_watch_fd(struct notices *n, int fd)
 {
-    enum tls_step step = tls_shake(n->tls);
+    ev_io_stop(loop_ev(n->loop), &n->reading);
+    ev_io_set(&n->reading, fd, EV_READ);
+    ev_io_start(loop_ev(n->loop), &n->reading);
+}
 
-    if (step == TLS_DONE) {
-        notices_begin(n);
-    } else if (step == TLS_ENDED) {
+static void notices_shaken(struct notices *n)
+{
+    enum tls_step step;
+
+    ev_io_stop(loop_ev(n->loop), &n->reading); /* its descriptor goes */
+    step = tls_shake(n->tls);
+    if (step == TLS_ENDED)
         notices_end(n, false, tls_error_text(n->tls));
-    } else {
+    else if (step == TLS_READ)
         ev_io_start(loop_ev(n->loop), &n->reading);
-        if (step == TLS_READ)
-            ev_io_stop(loop_ev(n->loop), &n->writing);
+    else {
+        notices_watch_fd(n, n->context->fd);
+        notices_begin(n);
     }
 }
 
@@ -299,18 +396,17 @@ static void notices_on_writable(struct ev_loop *loop, ev_io *watch, int events)
         notices_flush(n);
         return;
     }
-    if (n->tls) {
-        notices_shake(n);
-        return;
-    }
     if (getsockopt(n->context->fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0 || error) {
         notices_end(n, false, "cannot connect");
         return;
     }
-    if (!n->address->tls)
+    if (!n->address->tls) {
         notices_begin(n);
-    else if (tls_open(NULL, n->address, n->context->fd, &n->tls) == HF_OK)
-        notices_shake(n);
+        return;
+    }
+    ev_io_stop(loop_ev(n->loop), &n->writing);
+    if (tls_open(NULL, n->address, n->context->fd, &n->tls) == HF_OK)
+        notices_watch_fd(n, tls_shaken_fd(n->tls));
     else
         notices_end(n, false, "TLS cannot be begun");
 }
@@ -326,7 +422,9 @@ static void notices_on_timer(struct loop_timer *timer, hf_time now)
         n->events->ended(false, n->failed, n->arg);
         return;
     }
-    if (n->step != STEP_READY || hf_time_reached(now, hf_time_add(n->heard, n->silence))) {
+    /* What it said within a rest is not read. */
+    if (n->step != STEP_READY ||
+        (!heap_has(&n->rest.item) && hf_time_reached(now, hf_time_add(n->heard, n->silence)))) {
         notices_end(n, false, "no answer");
         return;
     }
@@ -360,7 +458,7 @@ void notices_open(struct notices *n, const char *host)
     ev_io_start(loop_ev(n->loop), &n->writing);
     n->step = STEP_AUTH;
     n->heard = clock_now();
-    n->portion_end = n->heard;
+    notices_begin_portion(n, n->heard);
     n->full = HF_TIME_PAST;
     (void)loop_timer_set(n->loop, &n->timer, hf_time_add(n->heard, n->silence));
 }
@@ -369,6 +467,7 @@ void notices_close(struct notices *n)
 {
     loop_timer_cancel(n->loop, &n->timer);
     loop_timer_cancel(n->loop, &n->rest);
+    loop_timer_cancel(n->loop, &n->flush);
     if (!n->context)
         return;
     ev_io_stop(loop_ev(n->loop), &n->reading);
@@ -393,6 +492,8 @@ int notices_create(struct loop *loop, const struct node_address *address, hf_dur
     n->arg = arg;
     n->timer.fn = notices_on_timer;
     n->rest.fn = notices_on_rested;
+    n->flush.fn = notices_on_flush_due;
+    n->told = HF_TIME_PAST;
     *ret_notices = n;
     return HF_OK;
 }

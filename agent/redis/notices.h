@@ -24,7 +24,8 @@ struct notices;
 struct notices_events {
     /* Subscribed. `client_id`: this connection's, for REDIRECT. */
     void (*ready)(int64_t client_id, void *arg);
-    /* A key that was read has changed; NULL: any may have (FLUSHALL). */
+    /* A key that was read has changed; NULL: any may have (FLUSHALL). It costs most with NULL, which is told once in 100 ms
+     * at most: at once or, after another one, later, and then behind keys that changed after it. */
     void (*changed)(const void *key, size_t key_len, void *arg);
     /* It ended, or could not be made. `refused`: the node answers, but does not allow it. `text`:
      * may repeat what we sent, so it is for link_copy_text(). */

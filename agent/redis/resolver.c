@@ -4,18 +4,16 @@
 
 #include <netdb.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
 #include <sys/socket.h>
 
+#include "agent/base/thread.h"
 #include "shm/assert.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
-
-#define STACK_SIZE (512 * 1024)
 
 /* A lookup: first its thread's alone, then, from the mailbox on, the resolver's. */
 struct lookup {
@@ -114,26 +112,6 @@ static void *resolver_look_up(void *arg)
     return NULL;
 }
 
-static int resolver_start_thread(struct lookup *lookup)
-{
-    pthread_attr_t attr;
-    pthread_t thread;
-    sigset_t all, old;
-    int rc;
-
-    if (pthread_attr_init(&attr) != 0)
-        return HF_ENOMEM;
-    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    (void)pthread_attr_setstacksize(&attr, STACK_SIZE);
-    /* Signals are for the threads that expect them. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = pthread_create(&thread, &attr, resolver_look_up, lookup);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&attr);
-    return rc == 0 ? HF_OK : HF_ENOMEM;
-}
-
 /* --- the resolver ----------------------------------------------------------------------------- */
 
 int resolver_create(struct loop *loop, struct resolver **ret_resolver)
@@ -203,7 +181,7 @@ int resolver_ask(struct resolver *resolver, const char *host, resolver_fn *fn, v
     pthread_mutex_lock(&resolver->mail->mutex);
     resolver->mail->users++;
     pthread_mutex_unlock(&resolver->mail->mutex);
-    if (resolver_start_thread(lookup) != HF_OK) {
+    if (thread_start_helper(resolver_look_up, lookup) != HF_OK) {
         pthread_mutex_lock(&resolver->mail->mutex);
         resolver_mail_leave(resolver->mail);
         goto error;

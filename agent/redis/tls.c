@@ -2,10 +2,18 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <hiredis/hiredis.h>
 #include <hiredis/sds.h>
@@ -13,29 +21,50 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
+#include "agent/base/clock.h"
+#include "agent/base/thread.h"
 #include "agent/base/tls_keys.h"
+#include "agent/core/share.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
 /* Bytes in a record of TLS, at most. (!) A smaller read would leave the rest in OpenSSL, of which no event tells. */
 #define RECORD 16384
 
-/* (!) OpenSSL reads on for as long as the peer sends what is no data: questions for a new handshake, tickets, new keys. So
- * it gets no more than this in one call, a record with what is around it. */
-#define READ_IN_A_CALL  (RECORD + 512)
-#define SHAKE_IN_A_CALL 4096 /* of the smallest records; 2 ms */
-/* Nor does a peer that needs more than this for a handshake, or between two pieces of data, get any further. A handshake
- * takes some 5 KiB. */
-#define IDLE_MOST (64 * 1024)
+/* (!) OpenSSL reads on for as long as the peer sends what is no data: questions for a new handshake, tickets, new keys. A peer that
+ * needs more than this for a handshake, or between two pieces of data, gets no further. A handshake takes some 5 KiB. What is read
+ * after it is read in one call: 16 ms for the smallest records. */
+#define SHAKE_MOST (64 * 1024)
+#define IDLE_MOST  (2 * RECORD)
+/* After the handshake a server sends a ticket or two, and new keys after millions of records. Each costs as much as many pieces of
+ * data, so (!) they are counted whatever data is between them: so many at once, and one a second. */
+#define TALK_AT_ONCE 64
+/* Of a handshake's thread: it goes behind those that renew and grant. */
+#define SHAKE_NICE 10
+
+/* Whose it is. */
+enum tls_stage {
+    STAGE_SHAKING, /* the handshake's thread has it */
+    STAGE_SHAKEN,  /* the connection's thread has it */
+    STAGE_LEFT,    /* ...has closed it before the handshake's end: the other frees it */
+};
 
 struct tls {
     SSL *ssl;
     struct tls_keys *keys;
+    int fd;                       /* the connection's, the caller's */
+    int own_fd;                   /* the same, for the handshake's thread; then -1 */
+    int shaken_fd;                /* an eventfd; after the handshake -1 */
+    _Atomic int stage;            /* enum tls_stage */
+    _Atomic unsigned *left_count; /* of its peer */
+    enum tls_step shaken;         /* the handshake's end */
+    atomic_bool heard;
     char host[HF_NODE_TEXT_MAX + 1]; /* in its certificate */
     char ip[HF_NODE_TEXT_MAX + 1];   /* this will do, too; "": none */
     bool up;                         /* the handshake is done */
-    size_t in_call;                  /* bytes read since this call began */
-    size_t idle;                     /* ... since the last piece of data */
+    size_t idle;                     /* bytes read since the last piece of data */
+    hf_time talked_until;            /* when its messages of TLS so far will be within their rate */
+    bool talks;                      /* they are not */
     enum hf_node_error error;
     char text[160];
 };
@@ -166,13 +195,18 @@ static enum tls_step tls_end_by_library(struct tls *t)
     }
 }
 
+static bool tls_reads_too_much(const struct tls *t)
+{
+    return t->idle > (t->up ? IDLE_MOST : SHAKE_MOST);
+}
+
 static enum tls_step tls_outcome(struct tls *t, int rc)
 {
     int error = errno;
 
-    if (t->idle > IDLE_MOST)
+    if (tls_reads_too_much(t) || t->talks)
         return tls_end(t, HF_NODE_ERR_TLS, "%s",
-                       t->up ? "it sends tickets or keys of TLS and no data"
+                       t->up ? "it sends tickets or keys of TLS without end"
                              : "its part of the TLS handshake is longer than 64 KiB");
     switch (SSL_get_error(t->ssl, rc)) {
     case SSL_ERROR_WANT_READ:
@@ -243,7 +277,7 @@ static enum tls_step tls_check_name(struct tls *t)
                    t->host);
 }
 
-/* --- the connection --------------------------------------------------------------------------- */
+/* --- what OpenSSL reads ----------------------------------------------------------------------- */
 
 /* Lets OpenSSL read as if nothing more had come yet. The rest stays with the descriptor, which stays readable. */
 static long tls_on_read(BIO *bio, int operation, const char *bytes, size_t size, int argi,
@@ -255,14 +289,26 @@ static long tls_on_read(BIO *bio, int operation, const char *bytes, size_t size,
     (void)argi;
     (void)argl;
     if (operation == (BIO_CB_READ | BIO_CB_RETURN) && result > 0 && processed) {
-        t->in_call += *processed;
+        atomic_store_explicit(&t->heard, true, memory_order_relaxed);
         t->idle += *processed;
-    } else if (operation == BIO_CB_READ && size > 0 &&
-               (t->in_call >= (t->up ? READ_IN_A_CALL : SHAKE_IN_A_CALL) || t->idle > IDLE_MOST)) {
+    } else if (operation == BIO_CB_READ && size > 0 && tls_reads_too_much(t)) {
         BIO_set_retry_read(bio);
         return -1;
     }
     return result;
+}
+
+static void tls_on_message(int ours, int version, int type, const void *bytes, size_t size,
+                           SSL *ssl, void *arg)
+{
+    struct tls *t = arg;
+
+    (void)version;
+    (void)bytes;
+    (void)size;
+    (void)ssl;
+    if (!ours && t->up && type == SSL3_RT_HANDSHAKE)
+        t->talks |= !bucket_take(&t->talked_until, hf_ns(HF_NS_PER_SEC), TALK_AT_ONCE, clock_now());
 }
 
 static void tls_bound_reads(struct tls *t)
@@ -271,20 +317,122 @@ static void tls_bound_reads(struct tls *t)
 
     BIO_set_callback_arg(bio, (char *)t);
     BIO_set_callback_ex(bio, tls_on_read);
+    SSL_set_msg_callback(t->ssl, tls_on_message);
+    SSL_set_msg_callback_arg(t->ssl, t);
     SSL_clear_mode(t->ssl, SSL_MODE_AUTO_RETRY);
     SSL_set_options(t->ssl, SSL_OP_NO_RENEGOTIATION);
 }
 
-static void tls_begin_call(struct tls *t)
+/* --- the handshake ---------------------------------------------------------------------------- */
+
+/* Handshakes that were given up and are computed yet, by a hash of the peer's address. (!) While a peer has one it gets no
+ * other: connections are tried again and again, and each try would have a thread more. */
+static _Atomic unsigned left_counts[64];
+
+static _Atomic unsigned *tls_left_count(const struct node_address *address)
 {
+    unsigned hash = 0;
+
+    for (const char *c = address->text; *c; c++)
+        hash = hash * 31 + (unsigned char)*c;
+    return &left_counts[hash % HF_LENGTH(left_counts)];
+}
+
+static void tls_close_own(struct tls *t)
+{
+    if (t->own_fd >= 0)
+        (void)close(t->own_fd);
+    if (t->shaken_fd >= 0)
+        (void)close(t->shaken_fd);
+    t->own_fd = t->shaken_fd = -1;
+}
+
+static void tls_free(struct tls *t)
+{
+    SSL_free(t->ssl);
+    ERR_clear_error();
+    tls_close_own(t);
+    tls_keys_drop(t->keys);
+    free(t);
+}
+
+static enum tls_step tls_do_handshake(struct tls *t)
+{
+    struct pollfd poll_fd = {.fd = t->own_fd};
+    enum tls_step step;
+    int rc;
+
     errno = 0;
-    t->in_call = 0;
+    while ((rc = SSL_do_handshake(t->ssl)) != 1) {
+        step = tls_outcome(t, rc);
+        if (step == TLS_ENDED)
+            return step;
+        poll_fd.events = step == TLS_READ ? POLLIN : POLLOUT;
+        (void)poll(&poll_fd, 1, -1); /* tls_close() ends the connection */
+        errno = 0;
+    }
+    if (tls_check_name(t) != TLS_DONE)
+        return TLS_ENDED;
+    t->idle = 0;
+    t->up = true;
+    return TLS_DONE;
+}
+
+/* (!) Told first: whoever sees that it is shaken may free it. */
+static void *tls_shake_main(void *arg)
+{
+    struct tls *t = arg;
+
+    (void)pthread_setname_np(pthread_self(), "hf-tls");
+    (void)setpriority(PRIO_PROCESS, 0, SHAKE_NICE); /* on Linux this thread's alone */
+    t->shaken = tls_do_handshake(t);
+    (void)eventfd_write(t->shaken_fd, 1);
+    if (atomic_exchange(&t->stage, STAGE_SHAKEN) == STAGE_LEFT) {
+        atomic_fetch_sub(t->left_count, 1);
+        tls_free(t);
+    }
+    return NULL;
+}
+
+int tls_shaken_fd(const struct tls *t)
+{
+    return t->shaken_fd;
+}
+
+enum tls_step tls_shake(struct tls *t)
+{
+    if (atomic_load(&t->stage) == STAGE_SHAKING)
+        return TLS_READ;
+    if (t->own_fd >= 0 && t->shaken == TLS_DONE)
+        (void)BIO_set_fd(SSL_get_rbio(t->ssl), t->fd, BIO_NOCLOSE); /* it writes by it, too */
+    tls_close_own(t);
+    return t->shaken;
+}
+
+/* --- the connection --------------------------------------------------------------------------- */
+
+static int tls_prepare(struct tls *t)
+{
+    t->own_fd = fcntl(t->fd, F_DUPFD_CLOEXEC, 0);
+    t->shaken_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    t->ssl = SSL_new(tls_keys_context(t->keys));
+    if (t->own_fd < 0 || t->shaken_fd < 0 || !t->ssl || SSL_set_fd(t->ssl, t->own_fd) != 1 ||
+        (!tls_is_ip(t->host) && SSL_set_tlsext_host_name(t->ssl, t->host) != 1))
+        return HF_ENOMEM;
+    SSL_set_app_data(t->ssl, t);
+    SSL_set_verify(t->ssl, SSL_VERIFY_PEER, tls_on_verified);
+    SSL_set_connect_state(t->ssl);
+    tls_bound_reads(t);
+    return thread_start_helper(tls_shake_main, t);
 }
 
 int tls_open(struct tls_keys *keys, const struct node_address *a, int fd, struct tls **ret_tls)
 {
+    _Atomic unsigned *left_count = tls_left_count(a);
     struct tls *t;
 
+    if (atomic_load(left_count) > 0)
+        return HF_EBUSY;
     keys = keys ? tls_keys_hold(keys) : tls_keys_now();
     if (!keys)
         return HF_EINVAL;
@@ -294,20 +442,16 @@ int tls_open(struct tls_keys *keys, const struct node_address *a, int fd, struct
         return HF_ENOMEM;
     }
     t->keys = keys;
+    t->fd = fd;
+    t->left_count = left_count;
+    atomic_init(&t->stage, STAGE_SHAKING);
     memcpy(t->host, a->tls_name, sizeof(t->host));
     if (a->numeric)
         memcpy(t->ip, a->host, sizeof(t->ip));
-    t->ssl = SSL_new(tls_keys_context(keys));
-    if (!t->ssl || SSL_set_fd(t->ssl, fd) != 1 ||
-        (!tls_is_ip(t->host) && SSL_set_tlsext_host_name(t->ssl, t->host) != 1)) {
-        tls_close(t);
-        ERR_clear_error();
+    if (tls_prepare(t) != HF_OK) {
+        tls_free(t);
         return HF_ENOMEM;
     }
-    SSL_set_app_data(t->ssl, t);
-    SSL_set_verify(t->ssl, SSL_VERIFY_PEER, tls_on_verified);
-    SSL_set_connect_state(t->ssl);
-    tls_bound_reads(t);
     ERR_clear_error();
     *ret_tls = t;
     return HF_OK;
@@ -317,29 +461,16 @@ void tls_close(struct tls *t)
 {
     if (!t)
         return;
-    if (t->ssl && t->up && t->error == HF_NODE_ERR_NONE)
+    if (atomic_load(&t->stage) == STAGE_SHAKING) {
+        (void)shutdown(t->fd, SHUT_RDWR); /* its thread does not wait any more */
+        atomic_fetch_add(t->left_count, 1);
+        if (atomic_exchange(&t->stage, STAGE_LEFT) == STAGE_SHAKING)
+            return;
+        atomic_fetch_sub(t->left_count, 1);
+    }
+    if (tls_shake(t) == TLS_DONE && t->error == HF_NODE_ERR_NONE)
         (void)SSL_shutdown(t->ssl); /* as far as it goes without waiting */
-    SSL_free(t->ssl);
-    ERR_clear_error();
-    tls_keys_drop(t->keys);
-    free(t);
-}
-
-enum tls_step tls_shake(struct tls *t)
-{
-    int rc;
-
-    if (t->up)
-        return TLS_DONE;
-    tls_begin_call(t);
-    rc = SSL_do_handshake(t->ssl);
-    if (rc != 1)
-        return tls_outcome(t, rc);
-    if (tls_check_name(t) != TLS_DONE)
-        return TLS_ENDED;
-    t->idle = 0;
-    t->up = true;
-    return TLS_DONE;
+    tls_free(t);
 }
 
 enum tls_step tls_feed(struct tls *t, struct redisReader *reader)
@@ -347,9 +478,9 @@ enum tls_step tls_feed(struct tls *t, struct redisReader *reader)
     char bytes[RECORD];
     int got;
 
-    tls_begin_call(t);
+    errno = 0;
     got = SSL_read(t->ssl, bytes, sizeof(bytes));
-    if (got <= 0)
+    if (got <= 0 || t->talks)
         return tls_outcome(t, got);
     t->idle = 0;
     if (redisReaderFeed(reader, bytes, (size_t)got) != REDIS_OK)
@@ -365,7 +496,7 @@ static enum tls_step tls_send_failed(struct tls *t, int rc)
 
     if (step != TLS_ENDED || t->error != HF_NODE_ERR_BROKEN)
         return step;
-    tls_begin_call(t);
+    errno = 0;
     rc = SSL_read(t->ssl, &byte, 1);
     if (rc <= 0 && SSL_get_error(t->ssl, rc) == SSL_ERROR_SSL) {
         t->error = HF_NODE_ERR_NONE;
@@ -384,7 +515,7 @@ enum tls_step tls_send(struct tls *t, char **buffer)
     while (sent < length && step == TLS_DONE) {
         int rc;
 
-        tls_begin_call(t);
+        errno = 0;
         rc = SSL_write(t->ssl, text + sent, (int)(length - sent));
         if (rc > 0)
             sent += (size_t)rc;
@@ -400,7 +531,7 @@ enum tls_step tls_send(struct tls *t, char **buffer)
 
 bool tls_heard(const struct tls *t)
 {
-    return BIO_number_read(SSL_get_rbio(t->ssl)) > 0;
+    return atomic_load_explicit(&t->heard, memory_order_relaxed);
 }
 
 enum hf_node_error tls_error(const struct tls *t)

@@ -8,14 +8,13 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/base/real_time.h"
 #include "agent/base/thread.h"
-#include "agent/base/thread_role.h"
 #include "agent/core/ballot.h"
-#include "agent/core/draw.h"
-#include "agent/record/beats.h"
-#include "agent/record/config_order.h"
-#include "agent/record/stores.h"
+#include "agent/core/backoff.h"
+#include "agent/redis/resolver.h"
+#include "agent/state/lease.h"
+#include "agent/state/mailbox.h"
+#include "agent/state/stores.h"
 #include "shm/assert.h"
 #include "shm/compiler.h"
 #include "shm/measures.h"
@@ -46,7 +45,7 @@ static void renewal_take_order(struct renewal *r, struct config_order *order) IN
 
 static void renewal_on_stop(struct renewal *r)
 {
-    hf_time now = clock_now(), over = releaser_attempts_over(r->releaser);
+    hf_time now = clock_now(), over = key_deleter_attempts_over(r->key_deleter);
 
     r->stopping = true;
     /* Releases that have begun get the time of one attempt to leave; some had that time while the
@@ -107,6 +106,7 @@ static void renewal_on_message(struct renewal *r, const struct message *message)
     case MSG_FLEET:
         renewal_take_fleet(r, message->fleet, message->here);
         break;
+    case MSG_REFUSED:
     case MSG_ANOTHER:
     case MSG_CHANGED:
     case MSG_HANDED_OVER:
@@ -155,7 +155,7 @@ static void renewal_on_turn(void *arg, hf_time now)
 {
     struct renewal *r = arg;
 
-    is_renewal_thread();
+    ASSERT_RENEWAL_THREAD();
     renewal_look_for_gap(r, now);
     r->turn = now;
     atomic_store_explicit(&r->agent->table.header->renewal_beat_ns, now.ns, memory_order_relaxed);
@@ -167,7 +167,7 @@ static void renewal_on_wake(void *arg)
 {
     struct renewal *r = arg;
 
-    is_renewal_thread();
+    ASSERT_RENEWAL_THREAD();
     renewal_take_messages(r);
     resolver_deliver(r->resolver);
 }
@@ -178,7 +178,7 @@ static bool renewal_on_idle(void *arg)
     struct renewal *r = arg;
     hf_time next, now;
 
-    is_renewal_thread();
+    ASSERT_RENEWAL_THREAD();
     renewal_mend_seats(r);
     renewal_pump(r);
     now = clock_now();
@@ -191,7 +191,7 @@ static bool renewal_on_idle(void *arg)
         hf_counter_set(&r->agent->table, HF_COUNTER_TURN_MAX_NS, (uint64_t)r->turn_max_ns);
     }
     hf_extreme_add_ns(&r->agent->table, HF_EXTREME_TURN, hf_time_since(now, r->turn).ns, now);
-    if (r->stopping && releaser_busy(r->releaser) == 0)
+    if (r->stopping && key_deleter_busy(r->key_deleter) == 0)
         loop_stop(r->loop);
     return false;
 }
@@ -214,7 +214,7 @@ static void *renewal_thread_main(void *arg)
     struct renewal *r = arg;
 
     thread_role_now = THREAD_ROLE_RENEWAL;
-    is_renewal_thread();
+    ASSERT_RENEWAL_THREAD();
     (void)pthread_setname_np(pthread_self(), "hf-renewal");
     rcu_register_thread();
     /* Leases of an earlier agent come first: their votes were given under the sentinels in the node
@@ -281,6 +281,8 @@ int renewal_create(struct agent *agent, struct renewal **ret_renewal) BEFORE_OR_
 {
     struct renewal *r = calloc(1, sizeof(*r));
     struct link *links[HF_NODES_MAX];
+    const struct key_deleter_owner releases = {
+        .counts = renewal_release_counts, .refused = renewal_release_refused, .arg = r};
     int rc;
 
     if (!r)
@@ -318,8 +320,8 @@ int renewal_create(struct agent *agent, struct renewal **ret_renewal) BEFORE_OR_
         links[i] = r->node[i].link;
     }
     if (rc == HF_OK)
-        rc = releaser_create(r->loop, links, &r->servers, r->n, r->q, renewal_release_counts, r,
-                             &r->releaser);
+        rc =
+            key_deleter_create(r->loop, links, &r->servers, r->n, r->q, &releases, &r->key_deleter);
     if (rc != HF_OK) {
         renewal_destroy(r);
         return rc;
@@ -362,8 +364,10 @@ void renewal_destroy(struct renewal *r)
     r->closing = true;
     for (int i = 0; i < r->n; i++)
         if (r->node[i].link)
-            link_destroy(r->node[i].link);
-    releaser_destroy(r->releaser);
+            link_shut(r->node[i].link);
+    for (int i = 0; i < r->n; i++)
+        link_destroy(r->node[i].link);
+    key_deleter_destroy(r->key_deleter);
     if (r->resolver)
         resolver_destroy(r->resolver);
     mailbox_fini(&r->agent->to_renewal);

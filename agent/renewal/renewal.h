@@ -9,7 +9,7 @@
 #ifndef HOLDFAST_AGENT_RENEWAL_RENEWAL_H
 #define HOLDFAST_AGENT_RENEWAL_RENEWAL_H
 
-#include "agent/base/thread_role.h"
+#include "agent/base/thread.h"
 
 struct agent;
 struct renewal;

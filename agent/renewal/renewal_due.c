@@ -9,15 +9,15 @@
 
 #include "agent/base/clock.h"
 #include "agent/core/backoff.h"
-#include "agent/core/draw.h"
 #include "agent/core/fence.h"
 #include "shm/compiler.h"
 #include "shm/index.h"
 
 #define LINE 64 /* bytes of a cache line */
 /* A million leases: 20 s, which T/6 bounds. */
-#define YOUNG_APART hf_ns(20 * HF_NS_PER_US)
-#define HURRY_EVERY hf_ms(100) /* renewals of one lease on one node, whatever the notices */
+#define ALL_APART hf_ns(20 * HF_NS_PER_US)
+/* Renewals of one lease on one node, whatever the notices; of many leases, rarer. */
+#define HURRY_EVERY hf_ms(100)
 /* The first renewal, from which on the key is tracked. Each next node is later, so that their notices do
  * not look like a release to waiters. Shorter holds cost nothing. */
 #define FIRST_AFTER hf_ms(100)
@@ -160,11 +160,10 @@ void renewal_plan(struct renewal_node *node, struct lease *lease, hf_time a, hf_
     renewal_schedule(node, lease, at);
 }
 
-/* The leases of a restarted node all wait for one moment: they are then sent at the pace of a full
- * agent's. */
-static hf_dur due_young_spread(const struct renewal *r, const struct timing *timing)
+/* Where all leases are due for one event, they are sent at the pace of a full agent's. */
+static hf_dur due_spread(const struct renewal *r, const struct timing *timing)
 {
-    return hf_dur_min(hf_ns(r->held * YOUNG_APART.ns), hf_dur_scale(timing->ttl, 1, 6));
+    return hf_dur_min(hf_ns(r->held * ALL_APART.ns), hf_dur_scale(timing->ttl, 1, 6));
 }
 
 void renewal_plan_young(struct renewal_node *node, struct lease *lease, hf_time a)
@@ -177,7 +176,7 @@ void renewal_plan_young(struct renewal_node *node, struct lease *lease, hf_time 
         renewal_plan(node, lease, a, hf_ns(0)); /* the vote must be kept until then */
         return;
     }
-    at = hf_time_add(at, draw_within(due_young_spread(r, timing), renewal_random(r)));
+    at = hf_time_add(at, draw_within(due_spread(r, timing), renewal_random(r)));
     at = hf_time_floor(hf_time_add(at, PHASES_GRID), PHASES_GRID);
     if (!due_may_plan(node, lease))
         return;
@@ -273,16 +272,18 @@ hf_dur renewal_heal_pause(const struct renewal_node *node, const struct lease *l
 
 void renewal_hurry(struct renewal_node *node, struct lease *lease, hf_time now)
 {
+    const struct timing *timing = due_timing_for(node->renewal, hf_ms(lease->ttl_ms));
     struct lease_node *ln = lease_node(lease, node->number);
     hf_time d = lease_fsm_d(&lease->fsm, node->number);
-    hf_time last = hf_time_sub(d, lease_timing(lease).span);
+    hf_time last = hf_time_sub(d, timing->span);
+    hf_dur every = hf_dur_max(HURRY_EVERY, due_spread(node->renewal, timing));
 
     /* A void vote has its own pace. */
     if (lease_is_over(lease) || d.ns == HF_TIME_PAST.ns)
         return;
     ln->told = true;
     if (!ln->in_flight)
-        renewal_schedule(node, lease, hf_time_max(now, hf_time_add(last, HURRY_EVERY)));
+        renewal_schedule(node, lease, hf_time_max(now, hf_time_add(last, every)));
 }
 
 void renewal_noticed(struct link *link, const void *key, size_t key_len, void *arg)

@@ -1,12 +1,11 @@
-/* The renewal thread's part of a hand-off: agent/record/handoff.h has the order and its reason. */
+/* The renewal thread's part of a hand-off: agent/state/lease.h has the order and its reason. */
 #include "agent/renewal/renewal_internal.h"
 
 #include <string.h>
 
 #include "agent/base/clock.h"
-#include "agent/base/thread_role.h"
-#include "agent/record/handoff.h"
-#include "agent/record/lease_record.h"
+#include "agent/base/thread.h"
+#include "agent/state/lease.h"
 #include "agent/core/fence.h"
 #include "shm/assert.h"
 #include "shm/slot.h"
@@ -25,7 +24,7 @@ static void renewal_handoff_take_over(struct renewal *r, struct lease *from, str
     hf_assert(to->nodes == from->nodes && to->ttl_ms == from->ttl_ms, "nodes %d, %d, ttl_ms %u, %u",
               to->nodes, from->nodes, (unsigned)to->ttl_ms, (unsigned)from->ttl_ms);
     hf_assert(!from->releasing, "slot %u, state %d", (unsigned)from->slot, (int)from->fsm.state);
-    lease_fsm_hand_over(&to->fsm, &from->fsm, to->run, h->max_hold);
+    lease_fsm_hand_over(&to->fsm, &from->fsm, to->is_job, h->max_hold);
     memcpy(lease_node(to, 0), lease_node(from, 0), (size_t)r->n * sizeof(struct lease_node));
     to->releasing = false;
     to->blamed = -1;
@@ -42,7 +41,7 @@ static void renewal_handoff_publish(struct renewal *r, const struct lease *to, u
                                   .pid = to->pid,
                                   .uid = to->uid,
                                   .ttl_ms = to->ttl_ms,
-                                  .flags = to->run ? HF_SLOT_F_RUN : 0,
+                                  .flags = to->is_job ? HF_SLOT_F_JOB : 0,
                                   .text_off = text_off,
                                   .name_len = (uint8_t)to->name_len,
                                   .note_len = to->note_len,

@@ -10,24 +10,21 @@
 #include <stdbool.h>
 
 #include "agent/agent.h"
-#include "agent/base/log_limit.h"
-#include "agent/base/thread_role.h"
+#include "agent/base/log.h"
+#include "agent/base/thread.h"
 #include "agent/core/age.h"
-#include "agent/core/chains.h"
+#include "agent/core/containers.h"
 #include "agent/core/cohorts.h"
-#include "agent/core/draw.h"
-#include "agent/core/heap.h"
+#include "agent/core/backoff.h"
 #include "agent/core/node_trust.h"
-#include "agent/core/pace.h"
 #include "agent/core/phases.h"
 #include "agent/core/refresh.h"
-#include "agent/core/rivals.h"
+#include "agent/core/tally.h"
 #include "agent/core/server.h"
-#include "agent/record/events.h"
+#include "agent/state/events.h"
 #include "agent/redis/link.h"
-#include "agent/redis/releaser.h"
-#include "agent/redis/resolver.h"
-#include "agent/redis/seat.h"
+#include "agent/redis/key_deleter.h"
+#include "agent/base/address.h"
 #include "agent/renewal/renewal.h"
 
 #define RENEW_KEYS     128       /* per script */
@@ -95,7 +92,7 @@ struct renewal {
     bool fleet_here; /* this host founded it */
     struct loop *loop;
     struct resolver *resolver;
-    struct releaser *releaser;
+    struct key_deleter *key_deleter;
     int n, q;
     hf_dur age_least; /* of a node, for its heals to count */
     struct renewal_node node[HF_NODES_MAX];
@@ -233,8 +230,10 @@ void renewal_abandon(struct renewal *r, struct lease *lease) IN_RENEWAL_THREAD;
 /* Its holder beats in this page from here on; takes over the reference. */
 void renewal_bind_beats(struct renewal *r, struct lease *lease,
                         struct beats *beats) IN_RENEWAL_THREAD;
-/* Whether a node's answer to a release says what was there: it has not forgotten (agent/redis/release_order.h). */
+/* Whether a node's answer to a release says what was there: it has not forgotten (agent/redis/key_deleter.h). */
 bool renewal_release_counts(int node, const struct link_reply *reply, void *owner);
+/* A release was answered by this error, NULL: not any more. For the broker, which has the nodes' rows. */
+void renewal_release_refused(int node, const struct link_reply *reply, void *owner);
 /* Releases the token on one node, where it was written too late. */
 void renewal_undo(struct renewal_node *node, const void *key, size_t key_len,
                   const struct token *token, hf_dur attempt, hf_dur ttl) IN_RENEWAL_THREAD;

@@ -2,18 +2,17 @@
 #include "agent/renewal/renewal_internal.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/clock.h"
 #include "agent/base/failure.h"
 #include "agent/base/log.h"
-#include "agent/base/thread_role.h"
+#include "agent/base/thread.h"
 #include "agent/core/fence.h"
-#include "agent/record/beats.h"
-#include "agent/record/lease_record.h"
-#include "agent/record/losses.h"
+#include "agent/state/lease.h"
 #include "shm/assert.h"
-#include "shm/loss.h"
+#include "shm/wordings.h"
 #include "shm/measures.h"
 #include "shm/slot.h"
 #include "shm/status.h"
@@ -45,8 +44,8 @@ static uint32_t lease_flags_of(const struct renewal *r, const struct lease *leas
 {
     uint32_t flags = 0;
 
-    if (lease->run)
-        flags |= HF_SLOT_F_RUN;
+    if (lease->is_job)
+        flags |= HF_SLOT_F_JOB;
     if (hf_time_before(lease->since, r->started))
         flags |= HF_SLOT_F_READOPTED;
     if (lease->fsm.stop_renewal)
@@ -132,7 +131,7 @@ static void lease_on_released(const struct release_outcome *outcome, void *arg, 
     struct lease *lease = arg;
     struct renewal *r = owner;
 
-    is_renewal_thread();
+    ASSERT_RENEWAL_THREAD();
     if (r->closing)
         return;
     lease_found(lease, outcome->gone);
@@ -161,33 +160,50 @@ bool renewal_release_counts(int node, const struct link_reply *reply, void *owne
            hf_time_reached(reply->sent, age_due(&n->age, quarantine, false));
 }
 
-static struct release_order lease_order_of(struct renewal *r, const struct lease *lease,
-                                           uint32_t nodes, hf_time now)
+void renewal_release_refused(int node, const struct link_reply *reply, void *owner)
+{
+    struct renewal *r = owner;
+    struct message *message = message_new(MSG_REFUSED);
+
+    message->node_number = node;
+    message->error = reply ? reply->error : HF_NODE_ERR_NONE;
+    if (reply) {
+        size_t size = strlen(reply->error_text) + 1;
+
+        message->text = malloc(size); /* the simulator's: no strdup() */
+        if (message->text)
+            memcpy(message->text, reply->error_text, size);
+    }
+    mailbox_post(&r->agent->to_broker, message);
+}
+
+static struct delete_request lease_delete_request(struct renewal *r, const struct lease *lease,
+                                                  uint32_t nodes, hf_time now)
 {
     const struct renewal_slot *slot = &r->slots[lease->slot];
-    struct release_order order = release_order_of(lease, nodes);
+    struct delete_request request = delete_request_of(lease, nodes);
     bool doubted = hf_time_before(now, slot->doubt_until);
 
-    release_order_doubt(&order, doubted ? (uint32_t)(slot->doubt | slot->broken) : 0,
-                        slot->doubt_until);
-    return order;
+    delete_request_doubt(&request, doubted ? (uint32_t)(slot->doubt | slot->broken) : 0,
+                         slot->doubt_until);
+    return request;
 }
 
 static void renewal_release_keys(struct renewal *r, struct lease *lease,
                                  hf_time now) IN_RENEWAL_THREAD
 {
-    struct release_order order = lease_order_of(r, lease, renewal_all_nodes(r), now);
+    struct delete_request request = lease_delete_request(r, lease, renewal_all_nodes(r), now);
 
     hf_assert(lease_is_over(lease) && !lease->releasing, "slot %u, state %d, releasing %d",
               (unsigned)lease->slot, (int)lease->fsm.state, lease->releasing);
     hf_assert(atomic_load(&r->agent->table.slots[lease->slot].check) == 0, "slot %u, generation %u",
               (unsigned)lease->slot, (unsigned)lease->generation);
     if (lease->fsm.state == HF_SLOT_ENDED)
-        release_order_judge(&order, lease->fsm.valid);
-    release_order_tell(&order, lease_on_released, lease);
+        delete_request_judge(&request, lease->fsm.valid);
+    delete_request_tell(&request, lease_on_released, lease);
     renewal_set_timer(r, lease, HF_TIME_NEVER);
     lease->releasing = true;
-    if (releaser_start(r->releaser, &order) != HF_OK) {
+    if (key_deleter_start(r->key_deleter, &request) != HF_OK) {
         lease->releasing = false;
         renewal_set_timer(r, lease, renewal_lapse_of(lease, now));
     }
@@ -197,22 +213,22 @@ static void renewal_release_keys(struct renewal *r, struct lease *lease,
 static void renewal_lapsed(struct renewal *r, struct lease *lease, hf_time now) IN_RENEWAL_THREAD
 {
     const struct renewal_slot *slot = &r->slots[lease->slot];
-    struct release_order order =
-        lease_order_of(r, lease, (uint32_t)(slot->doubt | slot->broken), now);
+    struct delete_request request =
+        lease_delete_request(r, lease, (uint32_t)(slot->doubt | slot->broken), now);
 
     hf_assert(!lease->releasing, "slot %u, state %d", (unsigned)lease->slot, (int)lease->fsm.state);
-    if (order.nodes)
-        (void)releaser_start(r->releaser, &order);
+    if (request.nodes)
+        (void)key_deleter_start(r->key_deleter, &request);
     lease_hand_back(r, lease);
 }
 
 void renewal_undo(struct renewal_node *node, const void *key, size_t key_len,
                   const struct token *token, hf_dur attempt, hf_dur ttl)
 {
-    struct release_order order =
-        release_order(key, key_len, token, attempt, ttl, UINT32_C(1) << node->number);
+    struct delete_request request =
+        delete_request(key, key_len, token, attempt, ttl, UINT32_C(1) << node->number);
 
-    (void)releaser_start(node->renewal->releaser, &order);
+    (void)key_deleter_start(node->renewal->key_deleter, &request);
 }
 
 /* --- the end ----------------------------------------------------------------------------------- */
@@ -265,7 +281,7 @@ static void lease_end_lease(struct renewal *r, struct lease *lease,
     renewal_tell_broker(r, lease, MSG_CHANGED);
     /* A process of a run's tree may still live: the keys expire by themselves, unless a guardian
      * says that the tree is reaped. */
-    if (lost && (lease->run || lease->fsm.stop_renewal) && !reaped)
+    if (lost && (lease->is_job || lease->fsm.stop_renewal) && !reaped)
         renewal_set_timer(r, lease, renewal_lapse_of(lease, now));
     else
         renewal_release_keys(r, lease, now);
@@ -552,10 +568,10 @@ void renewal_vote(struct renewal *r, struct lease *lease, int i, hf_time a)
     lease_check(r, lease);
     hf_assert(i >= 0 && i < r->n, "node %d of %d", i, r->n);
     if (lease_is_over(lease)) {
-        struct release_order order = release_order_of(lease, UINT32_C(1) << i);
+        struct delete_request request = delete_request_of(lease, UINT32_C(1) << i);
 
         if (lease->releasing)
-            (void)releaser_start(r->releaser, &order);
+            (void)key_deleter_start(r->key_deleter, &request);
         return;
     }
     (void)renewal_hit(node, lease, a, HIT_GRANT, clock_now());

@@ -7,7 +7,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/failure.h"
-#include "agent/base/thread_role.h"
+#include "agent/base/thread.h"
 #include "shm/assert.h"
 #include "shm/compiler.h"
 #include "shm/history.h"

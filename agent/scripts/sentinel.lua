@@ -4,8 +4,8 @@
 -- KEYS: sentinel
 -- ARGV: make ('1' or '0'), replace ('1', '0' or a stamp), a new nonce, wall_ms, ttl_max_ms, nodes, list_hash, the nonce
 -- under which a step was seen or ''
--- {.., created ('1' or '0'), created_us, created_wall_ms, ttl_max_ms, nodes, list_hash, record, record_by}: the sentinel
--- as it stands afterwards, and the record or ''; the stamp, as always, is the third. Without a sentinel the stamp is ''
+-- {.., created ('1' or '0'), created_us, created_wall_ms, ttl_max_ms, nodes, list_hash, record, record_by, sure}: the
+-- sentinel as it stands afterwards, and the record or ''; the stamp, as always, is the third. Without a sentinel the stamp is ''
 -- and `created` comes last
 local key = KEYS[1]
 local differs = nonce ~= '' and stamp == ARGV[2]
@@ -31,5 +31,5 @@ if nonce == '' then
   return answer(created)
 end
 local all = call('HMGET', key, 'created_us', 'created_wall_ms', 'ttl_max_ms', 'nodes', 'list_hash', 'record',
-                       'record_by')
-return answer(created, all[1], all[2], all[3], all[4], all[5], all[6] or '', all[7] or '')
+                       'record_by', 'sure')
+return answer(created, all[1], all[2], all[3], all[4], all[5], all[6] or '', all[7] or '', all[8] or '')

@@ -206,7 +206,7 @@ static int guard(hf_client *client)
         .size = sizeof(options),
         .name = "example/job",
         .name_len = strlen("example/job"),
-        .flags = HF_ACQUIRE_RUN | HF_ACQUIRE_GUARDED,
+        .flags = HF_ACQUIRE_JOB | HF_ACQUIRE_SECOND_GUARDIAN,
     };
     struct hf_ticket ticket;
     hf_lease *lease;

@@ -48,7 +48,7 @@ section_watch() {
 }
 
 section_held() {
-    holdfast check -q --fence "$section_fence" "$section_name"
+    holdfast held -q --fence "$section_fence" "$section_name"
 }
 
 # Returns 0, or 124 if the lock was lost in the last moment.

@@ -31,7 +31,7 @@ enum class errc {
     interrupted = HF_EINTR,
     deadlock = HF_EDEADLK,
     no_agent = HF_ENOAGENT,
-    agent_going = HF_EGOING,
+    agent_going = HF_ESHUTDOWN,
     no_quorum = HF_ENOQUORUM,
     other_fleet = HF_EFLEET,
     full = HF_EFULL,

@@ -100,7 +100,7 @@ class Operators:
         if about and self.random.random() < self.gone:
             about.kill()
             self.fleet.tell(f"{words[0]} of a node that is gone")
-            words.append("--gone")
+            words.append("--old-server-dead")
             time.sleep(0.5)
             if self.victim is about:
                 self.victim = None

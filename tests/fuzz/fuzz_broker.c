@@ -11,21 +11,20 @@
 
 #include <ev.h>
 
-#include "agent/record/beats.h"
+#include "agent/state/lease.h"
 #include "agent/broker/broker.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
-#include "agent/broker/locks/grants.h"
+#include "agent/broker/locks/locks_internal.h"
 #include "agent/broker/locks/locks.h"
-#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/names.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/broker/queries/queries.h"
 #include "agent/broker/rooms.h"
-#include "agent/record/handoff.h"
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
 #include "shm/process.h"
-#include "shm/ring_place.h"
+#include "shm/ring.h"
 #include "shm/slot.h"
 #include "shm/status.h"
 #include "tests/support/config.h"
@@ -188,7 +187,7 @@ static void be_the_renewal_thread(void)
     struct message *m, *answer;
 
     while ((m = mailbox_take(&agent.to_renewal))) {
-        struct lease *lease = resources_lease(broker->locks, m->slot, m->generation);
+        struct lease *lease = names_lease(broker->locks, m->slot, m->generation);
 
         /* An order for a lease may cross the news that it was handed over. */
         FUZZ_CHECK(lease || m->kind == MSG_BEATS || ended[m->slot] ||
@@ -212,7 +211,7 @@ static void be_the_renewal_thread(void)
 /* One turn of the broker's loop. What its descriptors tell is served at the begin of the next one. */
 static void turn(void)
 {
-    ev_run(loop_ev(broker->loop), EVRUN_NOWAIT);
+    ev_run(ev_userdata(loop_ev(broker->loop)), EVRUN_NOWAIT);
     be_the_renewal_thread();
 }
 
@@ -345,40 +344,40 @@ static void ask(struct peer *p, struct fuzz_input *in)
 }
 
 /* A round was won: the broker's word to the client, without the nodes. */
-static void grant(struct peer *p, char name, uint64_t request_id, bool run)
+static void grant(struct peer *p, char letter, uint64_t request_id, bool is_job)
 {
     struct session *s = p->session;
-    struct resource *r;
+    struct name *name;
     struct lease *lease;
 
-    if (!is_there(s) || !s->client || resource_get(broker->locks, &name, 1, &r) < 0 ||
-        resource_lease(r) || r->work->round || r->undoing)
+    if (!is_there(s) || !s->client || name_get(broker->locks, &letter, 1, &name) < 0 ||
+        name_lease(name) || name->state->round || name->undoing)
         return;
-    resource_rouse(r);
+    name_activate(name);
     lease = lease_new(broker->nodes->n,
-                      &(struct lease_words){.name = &name,
+                      &(struct lease_words){.name = &letter,
                                             .name_len = 1,
-                                            .key = &name,
+                                            .key = &letter,
                                             .key_len = 1,
                                             .holder = &(struct holder){.pid = s->pid}});
     FUZZ_CHECK(lease);
-    lease->slot = r->slot;
-    lease->generation = r->generation = ++broker->locks->generations[r->slot];
+    lease->slot = name->slot;
+    lease->generation = name->generation = ++broker->locks->generations[name->slot];
     lease->fence = UINT64_C(1) << 30;
     lease->ttl_ms = 30000;
     lease->uid = s->uid;
     lease->request_id = request_id;
-    lease->run = run;
+    lease->is_job = is_job;
     lease->since = clock_now();
     atomic_init(&lease->state, HF_SLOT_HELD);
     atomic_init(&lease->valid_ns, hf_time_add(lease->since, hf_ms(lease->ttl_ms)).ns);
-    if (resource_publish(r, lease, false, (hf_time){INT64_MAX / 2}, 3, 0) < 0) {
+    if (name_publish(name, lease, false, (hf_time){INT64_MAX / 2}, 3, 0) < 0) {
         lease_free(lease);
-        resource_rest(r);
+        name_park(name);
         return;
     }
-    ended[r->slot] = false;
-    grant_hold(r, lease, s->client);
+    ended[name->slot] = false;
+    grant_hold(name, lease, s->client);
     FUZZ_CHECK(answers_reserve(&s->answers) == HF_OK); /* nobody asked for this one */
     answers_owe(&s->answers);
     grant_answer(s, lease);
@@ -387,7 +386,7 @@ static void grant(struct peer *p, char name, uint64_t request_id, bool run)
 
 static void lose(uint32_t slot)
 {
-    struct lease *lease = resources_lease(broker->locks, slot, broker->locks->generations[slot]);
+    struct lease *lease = names_lease(broker->locks, slot, broker->locks->generations[slot]);
 
     if (lease)
         end(lease, HF_SLOT_LOST);

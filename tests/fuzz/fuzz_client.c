@@ -16,7 +16,7 @@
 
 #include "libclient/internal.h"
 #include "shm/index.h"
-#include "shm/ring_place.h"
+#include "shm/ring.h"
 #include "shm/slot.h"
 #include "tests/support/ring_post.h"
 

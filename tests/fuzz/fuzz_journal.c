@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/record/journal.h"
+#include "agent/state/journal.h"
 #include "shm/status.h"
 #include "tests/support/journal.h"
 

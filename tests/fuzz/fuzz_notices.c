@@ -73,7 +73,7 @@ static void on_ended(bool refused, const char *text, void *arg)
 
 static void turn(void)
 {
-    ev_run(loop_ev(loop), EVRUN_NOWAIT);
+    ev_run(ev_userdata(loop_ev(loop)), EVRUN_NOWAIT);
 }
 
 static void begin(void)

@@ -31,7 +31,8 @@ static void script_answer(const redisReply *answer, enum script script, size_t k
     if (script == SCRIPT_RENEW || script == SCRIPT_RELEASE) {
         FUZZ_CHECK(reply.mark_count == keys);
         for (size_t i = 0; i < keys; i++)
-            FUZZ_CHECK(strchr("10f", reply.marks[i]) && reply.marks[i]);
+            FUZZ_CHECK(reply.marks[i] &&
+                       strchr(script == SCRIPT_RENEW ? "10fx" : "10f", reply.marks[i]));
     } else if (script == SCRIPT_SENTINEL) {
         /* Present if and only if it has a nonce. */
         FUZZ_CHECK(reply.sentinel.present == (reply.nonce[0] != '\0'));

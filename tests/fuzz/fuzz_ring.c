@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "shm/ring.h"
-#include "shm/ring_place.h"
 #include "shm/status.h"
 #include "tests/support/ring_post.h"
 

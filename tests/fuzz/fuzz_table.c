@@ -17,11 +17,8 @@
 #include "shm/table.h"
 #include "libclient/holdfast_admin.h"
 #include "tools/reader/reader.h"
-#include "tools/show/show_event.h"
-#include "tools/show/show_lease.h"
-#include "tools/show/show_node.h"
-#include "tools/show/show_waiter.h"
-#include "tools/top/top_frame.h"
+#include "tools/show/show_internal.h"
+#include "tools/top/top_internal.h"
 
 #define CAPACITY 8
 #define WHY_SIZE 512

@@ -270,7 +270,7 @@ def modes(run):
     assert home(run, agent).stat().st_mode & 0o777 == 0o700
     for name, mode in (("sock", 0o600), ("control", 0o600), ("journal", 0o600), ("nodes", 0o600), ("lock", 0o600)):
         assert (home(run, agent) / name).stat().st_mode & 0o777 == mode, name
-    assert (home(run, agent) / "lock").read_text() == f"{agent.pid}\n"
+    assert int((home(run, agent) / "lock").read_text()) == agent.pid
 
 
 @scenario("a directory that others may write to, or another user's: refused with 77", needs_root=True)

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """`agents`: which agents are on this host, whatever has become of them, and whatever others put beside their tables."""
+import contextlib
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from rig import BUILD, OTHER_UID, ROOT, SANITIZE, main, scenario, wait_until  # noqa: E402
@@ -64,7 +66,8 @@ def several(run):
 def documented(run):
     run.redis(1)
     run.agent()
-    members = set(run.holdfast("agents", "--json").json["agents"][0]) | {"alive", "hung", "dead", "ended", "unreadable", "no_table"}
+    document = run.holdfast("agents", "--json").json
+    members = set(document) | set(document["agents"][0]) | {"alive", "hung", "dead", "ended", "unreadable", "no_table"}
     known = set(re.findall(r"`([a-z_.]+)`", (ROOT / "docs" / "JSON.md").read_text()))
     assert len(members) > 20 and members <= known, members - known
 
@@ -231,6 +234,110 @@ def cut_tables(run):
         for copy in copies:
             copy.unlink(missing_ok=True)
     cutter.kill()
+
+
+FIELDS = {"pid": 136, "main_beat_ns": 192, "broker_beat_ns": 200, "renewal_beat_ns": 208}  # docs/SHM.md
+
+
+@contextlib.contextmanager
+def false_tables(run, table, count):
+    """Another user's copies of a table, and directories of that user for them."""
+    copies = [SHM / f"holdfast-{OTHER_UID}.{run.tag}-z{i}" for i in range(count)]
+    for copy in copies:
+        place = run.runtime_dir / copy.name.partition(".")[2]
+        place.mkdir()
+        os.chown(place, OTHER_UID, OTHER_UID)
+    try:
+        cutter = run.spawn("python3", "-c", CUTTER, table, *copies, uid=OTHER_UID, label="copier", stdin=subprocess.PIPE)
+        cutter.wait_out("filled")
+        for copy in copies:
+            with open(copy, "r+b", buffering=0) as file:
+                for field, at in FIELDS.items():
+                    os.pwrite(file.fileno(), (3999999).to_bytes(4, "little") if field == "pid" else (2**62).to_bytes(8, "little"), at)
+        yield copies
+        cutter.kill()
+    finally:
+        for copy in copies:
+            copy.unlink(missing_ok=True)
+
+
+def looked(run):
+    begun = time.monotonic()
+    result = run.holdfast("agents", "--json")
+    return time.monotonic() - begun, result.json
+
+
+@scenario("another user's false tables, with signs of life to come: root waits for none, is shown 64, and is told of the others", needs_root=True)
+def false_signs_of_life(run):
+    run.redis(1)
+    agents = [run.agent(label, options=["--capacity", "8"]) for label in "ab"]
+    table, = SHM.glob(f"holdfast*.{agents[0].name}")
+    with false_tables(run, table, 100) as copies:
+        assert looked(run)[0] < 5  # was 30
+        _, seen = looked(run)
+        false = [agent for agent in seen["agents"] if agent["uid"] == OTHER_UID]
+        assert len(false) == 64 and {(agent["state"], agent["last_sign_age_ms"]) for agent in false} == {("dead", None)}, false[0]
+        left, = seen["left_out"]
+        assert (left["uid"], left["agents"]) == (OTHER_UID, 36), left
+        assert {agent.name for agent in agents} <= {agent["name"] for agent in seen["agents"]}, seen
+        last = run.holdfast("agents").out.splitlines()[-1]
+        assert last == f"and 36 more of user {left['user']}", last
+        agents[1].sigstop()  # a sign of life that continues is waited for, once
+        assert looked(run)[0] < 5
+        agents[1].sigcont()
+        for copy in copies[64:]:
+            copy.unlink()
+        assert looked(run)[1]["left_out"] == []
+
+
+LOCKER = """
+import fcntl, os, struct, sys, time
+held = []
+for path in sys.argv[1:]:
+    held.append(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    os.write(held[-1], f"{os.getpid()}".encode())
+    fcntl.fcntl(held[-1], fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
+print("locked", flush=True)
+time.sleep(600)
+"""
+
+
+@scenario("another user's false directories: a file `lock` is no agent, one that is locked is, and most are not looked at", needs_root=True)
+def false_directories(run):
+    run.redis(1)
+    agent = run.agent()
+    table, = SHM.glob(f"holdfast*.{agent.name}")
+    table.unlink()
+
+    def make(name, pid):
+        place = run.runtime_dir / f"{run.tag}-{name}"
+        place.mkdir()
+        if pid:
+            (place / "lock").write_text(f"{pid}")
+            os.chown(place / "lock", OTHER_UID, OTHER_UID)
+        os.chown(place, OTHER_UID, OTHER_UID)
+        return place / "lock"
+
+    process = run.spawn("sleep", "600", uid=OTHER_UID, label="sleeper")
+    for i in range(500):
+        make(f"q{i}", process.pid)
+    assert list(listed(run)[1]) == [agent.name], listed(run)
+    locks = [make(f"r{i}", None) for i in range(100)]
+    run.spawn("python3", "-c", LOCKER, *locks, uid=OTHER_UID, label="locker").wait_out("locked")
+    _, seen = looked(run)
+    others = [row for row in seen["agents"] if row["uid"] == OTHER_UID]
+    assert len(others) == 64 and {row["state"] for row in others} == {"no_table"}, seen
+    assert [left["agents"] for left in seen["left_out"]] == [36], seen
+    for i in range(500, 3000):
+        make(f"q{i}", process.pid)
+    took, seen = looked(run)
+    assert took < 5 and agent.name in {row["name"] for row in seen["agents"]}, (took, seen)
+    rows = len(seen["agents"]) - 1
+    assert rows <= 64 and 3100 - 1024 <= seen["left_out"][0]["agents"] <= 3100 - rows, seen["left_out"]
+    for lock in locks:
+        lock.write_text("1")  # a process of root's
+    assert not [row for row in listed(run)[1].values() if row["uid"] == OTHER_UID]
+    agent.stop()
 
 
 if __name__ == "__main__":

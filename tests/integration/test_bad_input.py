@@ -199,7 +199,7 @@ def not_restarted(run):
 def unknown_options(run):
     ready(run)
     with nothing_lost(run):
-        for command in ([], ["run"], ["status"], ["list"], ["show"], ["check"], ["nodes"], ["release"], ["doctor"]):
+        for command in ([], ["run"], ["status"], ["list"], ["show"], ["held"], ["nodes"], ["release"], ["doctor"]):
             result = run.holdfast(*command, "--no-such", "x")
             assert result.rc == 64 and result.out == "", result
             assert "--no-such" in result.err and "--help" in result.err, result

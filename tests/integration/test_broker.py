@@ -479,6 +479,7 @@ def second_agent(run):
     run.agents.remove(second)
     assert second.wait() == 75, second.err
     assert str(agent.pid) in second.err
+    assert int((run.runtime_dir / agent.name / "lock").read_text()) == agent.pid
     assert holder.held()
     holder.release()
 

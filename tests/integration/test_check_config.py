@@ -115,7 +115,7 @@ def many_faults(run):
 @scenario("an empty file, a directory, a file that is missing or cannot be read: said so, exit 78; options: exit 64")
 def no_file(run):
     check(run, write(run, ""), BAD, "write node = ADDRESS for each Redis master: no nodes are given")
-    check(run, run.dir, BAD, "cannot read it: Is a directory")
+    check(run, run.dir, BAD, "cannot read it: it is not a regular file")
     check(run, run.dir / "none", BAD, "cannot read it: No such file or directory")
     for options, words in [(["--check-config"], "--check-config needs a value: FILE"),
                            (["--offline"], "--offline goes with --check-config"),

@@ -48,7 +48,7 @@ def what_is_there(run, kind):
         wait_until(lambda name=name: run.show(name), what=f"{name} is held")
     with Shell(run, kind) as shell:
         assert set(shell.offered("holdfast show ")) == plain
-        for line, full in (("show d", "db/migrate"), ("check p:", "p:q"), ("wait k=", "k=v"), ("watch two", "two words"),
+        for line, full in (("show d", "db/migrate"), ("held p:", "p:q"), ("wait k=", "k=v"), ("watch two", "two words"),
                            ("run --also d", "db/migrate"), ("history db/", "db/migrate")):
             assert shell.offered(f"holdfast {line}") == [full], line
         for agent_option in (f"--agent {agent.name}", f"--agent={agent.name}"):

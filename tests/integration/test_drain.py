@@ -61,7 +61,7 @@ def refuses(run):
     time.sleep(TTL_S * 1.5)
     assert run.show("held")["held"] and run.holders_of("held") == 3
     ok(run.holdfast("list"))
-    assert run.holdfast("check", "held").rc == 3
+    assert run.holdfast("held", "held").rc == 3
     end(held, signal.SIGTERM)
     wait_until(lambda: run.holders_of("held") == 0, what="its release goes as ever")
     result = ok(run.holdfast("drain"))

@@ -64,7 +64,7 @@ read -r word
 echo "after $word"
 section_end
 echo "out with $?"
-holdfast check -q --fence "$section_fence" app/section || echo "not held"
+holdfast held -q --fence "$section_fence" app/section || echo "not held"
 """
 
 
@@ -124,6 +124,7 @@ def shell_section_second(run):
         assert len(said) == 3 and "call section_end first" in said[0] and "app/first" in said[0] and "app/second" in said[2], script.err
         # With set -eu it comes as far as the first lock's being taken.
         done(section(run, shell, text="set -eu" + SECOND.replace("section_begin app/second; echo", "section_begin app/second || echo")), 75)
+        run.keys_gone("app/first")  # what holds it ends after the script
 
 
 @scenario("a section whose lock is lost is stopped, with what it has started, before another has the lock", sanitizers=False)
@@ -266,7 +267,7 @@ def go_errors(run):
 
 def reporters(run):
     """The job in each language, as the start of a command line; those whose language is not here are told."""
-    python = ["env", f"PYTHONPATH={ROOT / 'libclient' / 'python'}", f"LD_LIBRARY_PATH={BUILD / 'lib'}", "PYTHONDONTWRITEBYTECODE=1", sys.executable]
+    python = ["env", f"PYTHONPATH={ROOT / 'libclient' / 'python'}", f"LD_LIBRARY_PATH={BUILD / 'lib'}", sys.executable]
     found = {"C++": [BUILD / "examples" / "report"], "Python": [*python, EXAMPLES / "report.py"], "bash": [EXAMPLES / "report.sh"]}
     if shutil.which("node"):
         found["Node.js"] = ["node", EXAMPLES / "report.js"]
@@ -634,6 +635,8 @@ def reset_fleet(run):
             for host in hosts:
                 host.write("key_format = new:%s")
             time.sleep(1.02 * 2 + 1)
+    for host in hosts:
+        host.agent.wait_ready()
     holder = run.holder(hosts[0].agent)
     holder.acquire("job", 0, 5000)
     wait_until(lambda: run.nodes[0].get("new:job"), what="the key has the new format")
@@ -679,7 +682,7 @@ def symptoms(run):
     wait_until(lambda: run.holdfast("status").rc == 0, what="it goes on")
     nodes[2].stop()
     wait_until(lambda: re.search(r"\n\S+ +down ", run.holdfast("status").out), what="the node is down")
-    says("answer first; or, if that server is stopped for good, say --gone ", run.holdfast("fleet", "remove", nodes[2].id), 75)
+    says("answer first; or, if that server is stopped for good, say --old-server-dead ", run.holdfast("fleet", "remove", nodes[2].id), 75)
     nodes[1].stop()
     wait_until(lambda: run.holdfast("run", "-n", "other", "true").rc == 69, what="no majority")
     says("1 of 3 nodes may vote, 2 are needed; 2 down", run.holdfast("run", "-n", "other", "true"), 69)

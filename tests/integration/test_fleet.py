@@ -535,7 +535,7 @@ def families(run):
     exclude_each_other(run, a, b)
 
 
-@scenario("as=: a host that reaches a node by another address says which server of the fleet that is")
+@scenario("fleet_address=: a host that reaches a node by another address says which server of the fleet that is")
 def known_as(run):
     run.redis(3)
     a = host(run)
@@ -555,7 +555,7 @@ def known_as(run):
         run.holder(c).acquire("past", 0, 5000)
 
 
-@scenario("as= founds a fleet, too: by the addresses that it names")
+@scenario("fleet_address= founds a fleet, too: by the addresses that it names")
 def founded_as(run):
     run.redis(3)
     proxies = [Proxy(node.address) for node in run.nodes]

@@ -116,7 +116,7 @@ def commands_find_the_agent(run, held):
     if job:
         wait_until(lambda: run.show("job"), what="the job has its lock")
     commands = [(("fleet",), (0, 3)), (("reload",), (0, 78)), (("status",), (0,)), (("nodes",), (0,)), (("list",), (0,)),
-                (("show", "job"), (0,) if held else (3,)), (("check", "job"), (3,)), (("wait", "nobody's"), (0,)),
+                (("show", "job"), (0,) if held else (3,)), (("held", "job"), (3,)), (("wait", "nobody's"), (0,)),
                 (("doctor",), (0, 3)), (("history",), (0,))]
     if held:
         commands.append((("run", "-n", "short", "true"), (0,)))

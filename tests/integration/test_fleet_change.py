@@ -2,7 +2,6 @@
 """A fleet changes while locks are held, by an operator's command: what is refused, with its remedy, and what is done.
 """
 import pathlib
-import contextlib
 import re
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from changing import (DENIED, NOT_NOW, REFUSED, TTL_S, UNAVAILABLE, USAGE, change, done, fleet_of, grants_and_holds, host,  # noqa: E402
                       refused, server, settled, version, votes)
+from little_room import little_room  # noqa: E402
 from rig import OTHER_UID, Redis, free_port, main, scenario, wait_until  # noqa: E402
 from views import counters, wait_node  # noqa: E402
 
@@ -139,10 +139,10 @@ def taken(run):
 
 @scenario("a loopback address or a path is refused where the fleet's seats are such that every host reaches them")
 def private_seat(run):
-    # as=: what the fleet knows these servers by
+    # fleet_address=: what the fleet knows these servers by
     nodes = [Redis(run, f"n{i}").start() for i in (1, 2, 3)]
     run.nodes += nodes
-    host(run, nodes=[f"{node.id}={node.address},as=192.0.2.{i}:6379" for i, node in enumerate(nodes, 1)])
+    host(run, nodes=[f"{node.id}={node.address},fleet_address=192.0.2.{i}:6379" for i, node in enumerate(nodes, 1)])
     path, loopback = server(run, "path"), server(run, "loopback", tcp=True)
     for one in (path, loopback):
         refused(run, "move", f"n2={one.address}", says=["give an address by which every host reaches it", one.seat])
@@ -156,9 +156,9 @@ def bad_change(run):
     refused(run, "move", f"n9={other.address}", says="no node has the id n9")
     refused(run, "add", f"n1={other.address}", says="give another id")
     refused(run, "remove", "n9", says="no node has the id n9")
-    refused(run, "resume", "--gone", "n2", says="no change of the fleet is under way")
-    for words in (["move", "n2"], ["move", "n2="], ["move", f"={other.address}"], ["add"], ["remove"], ["resume", "n2"],
-                  ["add", f"n4={other.address}", "--gone"], ["ttl-max", "soon"], ["ttl-max", "60s", "--gone"],
+    refused(run, "mark-dead", "n2", says="no change of the fleet is under way")
+    for words in (["move", "n2"], ["move", "n2="], ["move", f"={other.address}"], ["add"], ["remove"], ["mark-dead"],
+                  ["add", f"n4={other.address}", "--old-server-dead"], ["ttl-max", "soon"], ["ttl-max", "60s", "--old-server-dead"],
                   ["remove", "n1", "n2"], ["move", "n2=" + "x" * 200], ["remove", "n1", "--no-wait", "--timeout", "3"]):
         result = change(run, *words)
         assert result.rc == USAGE and result.err, (words, result)
@@ -225,21 +225,21 @@ def refuses_during(run):
     grants_and_holds(run, None)
 
 
-@scenario("a node that leaves refuses the change: fleet says to stop it, resume --gone says so while it answers, and then it goes on")
+@scenario("a node that leaves refuses the change: fleet says to stop it, mark-dead says so while it answers, and then it goes on")
 def leaver_refuses(run):
     fleet_of(run)
     votes(run)
     takes_no_record(run.nodes[1])
     assert change(run, "move", f"n2={server(run, 'other').address}", "--no-wait").rc == 0
-    stop_it = "stop that server for good, and then: holdfast fleet resume --gone n2"
+    stop_it = "stop that server for good, and then: holdfast fleet mark-dead n2"
     wait_until(lambda: f"waits: node n2 answers at {run.nodes[1].seat} and refuses the record of the change; see holdfast nodes and mend it, "
                f"or {stop_it}" in run.holdfast("fleet").out, 15, "the words say what to do")
     assert "refuses the record of the change" in run.holdfast("doctor").out
-    result = change(run, "resume", "--gone", "n2")
+    result = change(run, "mark-dead", "n2")
     assert result.rc == REFUSED and f"node n2 still answers at {run.nodes[1].seat}; {stop_it}" in result.err, result
-    assert "leave --gone away" not in result.err, result
+    assert "leave --old-server-dead away" not in result.err, result
     run.nodes[1].kill()
-    wait_until(lambda: change(run, "resume", "--gone", "n2", timeout_s=60).rc == 0, 60, "as the words say")
+    wait_until(lambda: change(run, "mark-dead", "n2", timeout_s=60).rc == 0, 60, "as the words say")
     assert settled(run, 2)
     grants_and_holds(run, None)
 
@@ -247,29 +247,29 @@ def leaver_refuses(run):
 # --- gone ---------------------------------------------------------------------------------------------
 
 
-@scenario("--gone is refused while that server answers, and while it only takes connections")
+@scenario("--old-server-dead is refused while that server answers, and while it only takes connections")
 def not_gone(run):
     fleet_of(run)
     other = server(run, "other")
-    for words in (["move", f"n2={other.address}", "--gone"], ["remove", "n2", "--gone"]):
-        refused(run, *words, says=["leave --gone away, or stop the server", "n2"])
+    for words in (["move", f"n2={other.address}", "--old-server-dead"], ["remove", "n2", "--old-server-dead"]):
+        refused(run, *words, says=["leave --old-server-dead away, or stop the server", "n2"])
     run.nodes[1].sigstop()
     try:
         time.sleep(3)  # its connections are given up: this agent has no word of it any more
-        result = change(run, "remove", "n2", "--gone")
-        assert result.rc == REFUSED and "leave --gone away, or stop the server" in result.err, result
+        result = change(run, "remove", "n2", "--old-server-dead")
+        assert result.rc == REFUSED and "leave --old-server-dead away, or stop the server" in result.err, result
     finally:
         run.nodes[1].sigcont()
 
 
-@scenario("a node that leaves and does not answer: refused for now, and --gone is named")
+@scenario("a node that leaves and does not answer: refused for now, and --old-server-dead is named")
 def away(run):
     fleet_of(run)
     votes(run)
     other = server(run, "other")
     run.nodes[1].kill()
     wait_node(run, "n2", state="down")
-    refused(run, "move", f"n2={other.address}", code=NOT_NOW, says=["let node n2 answer first", "--gone"])
+    refused(run, "move", f"n2={other.address}", code=NOT_NOW, says=["let node n2 answer first", "--old-server-dead"])
 
 
 @scenario("a node that is refused and only leaves: told to mend it or to stop its server, and it leaves when that is stopped")
@@ -282,10 +282,10 @@ def refused_leaver(run):
     for words in (["remove", "n2"], ["move", f"n2={server(run, 'other', tcp=True).address}"]):
         refused(run, *words, code=NOT_NOW,
                 says=["mend node n2 first (holdfast nodes says what is against it)", f"stop the server at {run.nodes[1].address} for good"])
-    refused(run, "remove", "n2", "--gone", says="stop the server")
+    refused(run, "remove", "n2", "--old-server-dead", says="stop the server")
     run.nodes[1].stop()
     wait_node(run, "n2", state="down")
-    done(change(run, "remove", "n2", "--gone", timeout_s=60))
+    done(change(run, "remove", "n2", "--old-server-dead", timeout_s=60))
 
 
 @scenario("a node that evicts keys can be told that it leaves, and leaves")
@@ -434,7 +434,7 @@ def waited(run):
     assert codes == [0] * 4, (codes, [one.err for one in waiting])
 
 
-@scenario("a dead node is replaced: --gone, and nothing waits for it")
+@scenario("a dead node is replaced: --old-server-dead, and nothing waits for it")
 def replaced(run):
     fleet_of(run)
     votes(run)
@@ -443,7 +443,7 @@ def replaced(run):
     holder.acquire("held")
     run.nodes[1].kill()
     wait_node(run, "n2", state="down")
-    done(change(run, "move", f"n2={other.address}", "--gone", timeout_s=60))
+    done(change(run, "move", f"n2={other.address}", "--old-server-dead", timeout_s=60))
     assert holder.held()
 
 
@@ -515,19 +515,6 @@ def cannot_keep(run):
     done(change(run, "add", f"n4={more.address}", timeout_s=60))
 
 
-@contextlib.contextmanager
-def little_room(run, label, size):
-    """The agent's directory is a file system of that size."""
-    place = run.runtime_dir / f"{run.tag}-{label}"
-    place.mkdir(mode=0o700)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "none", place], check=True)
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", "-l", place], check=True)
-        shutil.rmtree(place, ignore_errors=True)
-
-
 @scenario("no room for a second journal: the host that is asked refuses the change, and one that learns of it goes on until there is",
           needs_root=True)
 def no_second_journal(run):
@@ -579,8 +566,8 @@ def reloaded(run):
     assert "assume_fresh" not in result.err, result
 
 
-@scenario("the server that leaves dies in the middle of the change: resume --gone, and the command ends well")
-def resumed(run):
+@scenario("the server that leaves dies in the middle of the change: mark-dead, and the command ends well")
+def marked_dead(run):
     fleet_of(run)
     votes(run)
     other = server(run, "other")
@@ -589,11 +576,11 @@ def resumed(run):
     wait_until(lambda: version(run.nodes[0]) == version(run.nodes[1]) == 2, what="a majority has the change")
     wait_until(lambda: "changing" in run.holdfast("fleet").out, what="the agent goes by it")
     run.nodes[1].kill()
-    resume = run.start_holdfast("fleet", "resume", "--gone", "n2")
+    marked = run.start_holdfast("fleet", "mark-dead", "n2")
     wait_until(lambda: "\ngone n2 " in run.nodes[0].record, what="the word is on the first node")
     run.nodes[2].sigcont()
     assert command.wait(60) == 0, command.err
-    assert resume.wait(60) == 0, resume.err
+    assert marked.wait(60) == 0, marked.err
     assert "version 2 is complete and settled: node n2 is at" in command.out, command.out
 
 

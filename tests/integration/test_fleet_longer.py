@@ -54,22 +54,31 @@ def old_file(run):
     never_both(run, lambda: host(run, "b", fresh=False))
 
 
-def forgotten(run, count):
+def saved(node):
+    node.cmd("SAVE")
+    return (node.dir / "dump.rdb").read_bytes()
+
+
+def forgotten(run, count, brought_back=False):
     """b's agent ends in order before ttl_max is raised. Nobody but b is left when all nodes forget: no memory proves that nothing
-    came after it."""
+    came after it. `brought_back`: they have what they had before."""
     run.redis(count)
     a, b = host(run, "a"), host(run, "b")
     for agent in (a, b):
         votes(run, count=count, agent=agent)
     b.stop()
+    before = [saved(node) for node in run.nodes] if brought_back else []
     result = run.holdfast("fleet", "ttl-max", f"{NEW_S}s", "--yes", agent=a, timeout_s=90)
     assert result.rc == 0, result
     votes(run, count=count, agent=a)
     holder = run.holder(a)
     holder.acquire("job", NEW_S * 1000)
     a.kill()
+    killed = time.monotonic()
     for node in run.nodes:
         node.kill()
+    for node, data in zip(run.nodes, before):
+        (node.dir / "dump.rdb").write_bytes(data)
     for node in run.nodes:
         node.start()
     emptied = time.monotonic()
@@ -80,7 +89,8 @@ def forgotten(run, count):
         time.sleep(0.05)
     for shown in (run.holdfast("fleet", agent=b).out, run.holdfast("doctor", agent=b).out, result.err, b.err):
         assert "version 1 of this host may not be the latest one" in shown and "holdfast fleet confirm" in shown, shown
-    assert not [node.id for node in run.nodes if node.record], "from memory"
+    assert len([node.id for node in run.nodes if node.record]) == len(before), "from memory"
+    time.sleep(max(0.0, killed + 1.02 * NEW_S + 2 - time.monotonic()))  # before that it knows that its record is the latest
     again = host(run, "a", fresh=False, wait=False)
     wait_until(lambda: "version 2 of this host" in run.holdfast("fleet", agent=again).out, 15, "it waits for the operator")
     assert change(run, "confirm", agent=again).rc == USAGE
@@ -98,6 +108,11 @@ def forgotten_by_one(run):
 @scenario("the same with three nodes: the operator confirms on the host that has the latest record", sanitizers=False)
 def forgotten_by_three(run):
     forgotten(run, 3)
+
+
+@scenario("the same where the three nodes come back with their record of before: one confirmation is enough for all hosts", sanitizers=False)
+def brought_back(run):
+    forgotten(run, 3, brought_back=True)
 
 
 if __name__ == "__main__":

@@ -85,7 +85,7 @@ def rebooted(run):
     votes(run, agent=c)
 
 
-@scenario("a host that reaches nodes by links of its own: after a move doctor says when as= may name the new seat, and vouches for no old server")
+@scenario("a host that reaches nodes by links of its own: after a move doctor says when fleet_address= may name the new seat, and vouches for no old server")
 def as_seat(run):
     run.redis(3)
     a = host(run, "a")
@@ -94,7 +94,7 @@ def as_seat(run):
     for node in run.nodes:
         links.append(run.dir / f"to-{node.id}")
         links[-1].symlink_to(node.dir / "sock")
-        specs.append(f"{node.id}=unix:{links[-1]},as={node.seat}")
+        specs.append(f"{node.id}=unix:{links[-1]},fleet_address={node.seat}")
     b = host(run, "b", nodes=specs)
     votes(run, agent=b)
     new = move(run, a, 2)
@@ -102,7 +102,7 @@ def as_seat(run):
     doctor = run.holdfast("doctor", agent=b).out
     found = re.search(rf"> let (\S+) lead to the server at {re.escape(new.seat)} first; only then configure (\S+)$", doctor, re.M)
     assert found and found[1].endswith(str(links[1])), doctor
-    assert f"{run.nodes[1].seat},as=" not in doctor, doctor
+    assert f"{run.nodes[1].seat},fleet_address=" not in doctor, doctor
     b.stop()
     links[1].unlink()
     links[1].symlink_to(new.dir / "sock")
@@ -118,7 +118,7 @@ def plain_seat(run):
     a, b = two_hosts(run)
     new = move(run, a, 2)
     doctor = run.holdfast("doctor", agent=b).out
-    assert f"> configure n2={new.seat}\n" in doctor and "as=" not in doctor, doctor
+    assert f"> configure n2={new.seat}\n" in doctor and "fleet_address=" not in doctor, doctor
 
 
 # --- more than one server is dead ---------------------------------------------------------------------------
@@ -135,11 +135,11 @@ def two_dead(run):
         node.kill()
     wait_until(lambda: run.holdfast("nodes").out.count("state     down") == 2, 10, "two are down")
     new = server(run, "new")
-    refused(run, "move", f"n4={new.address}", "--gone", code=NOT_NOW, says=f"start an empty server at {run.nodes[4].seat}")
-    refused(run, "remove", "n5", "--gone", code=NOT_NOW, says=f"start an empty server at {run.nodes[3].seat}")
+    refused(run, "move", f"n4={new.address}", "--old-server-dead", code=NOT_NOW, says=f"start an empty server at {run.nodes[4].seat}")
+    refused(run, "remove", "n5", "--old-server-dead", code=NOT_NOW, says=f"start an empty server at {run.nodes[3].seat}")
     run.nodes[4].start()
     votes(run, 4)
-    done(change(run, "move", f"n4={new.address}", "--gone", timeout_s=60))
+    done(change(run, "move", f"n4={new.address}", "--old-server-dead", timeout_s=60))
     votes(run, 5)
     assert holder.held(), "the lease is lost"
 
@@ -156,13 +156,13 @@ def first_two_dead(run):
     for node in run.nodes[:2]:
         node.kill()
     said = waits(run, None, f"start an empty server at {run.nodes[0].seat}")
-    assert "--gone" not in said, said
-    for words, at in ((["resume", "--gone", "n1"], 1), (["resume", "--gone", "n2"], 0), (["abort"], 0)):
+    assert "--old-server-dead" not in said, said
+    for words, at in ((["mark-dead", "n1"], 1), (["mark-dead", "n2"], 0), (["abort"], 0)):
         refused(run, *words, code=NOT_NOW, silent=run.nodes[4], says=f"start an empty server at {run.nodes[at].seat}")
     run.nodes[4].sigcont()
     run.nodes[0].start()
     wait_until(lambda: version(run.nodes[0]) == 2, 20, "the empty server is told of the change")
-    done(change(run, "resume", "--gone", "n2", timeout_s=60))
+    done(change(run, "mark-dead", "n2", timeout_s=60))
 
 
 # --- a ttl_max by mistake ----------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ def swapped_addresses(run):
         agent = run.agent("b", nodes=[], options=["--config", file], wait=False)
         for node in ("n1", "n2"):
             agent.wait_err(re.escape(f"node {node} is refused: {told}"))
-        assert "as=" not in agent.err and "another ttl_max" not in agent.err, agent.err
+        assert "fleet_address=" not in agent.err and "another ttl_max" not in agent.err, agent.err
         rows = run.holdfast("status", agent=agent).out
         assert rows.count("this host's configuration has the addresses of n1 and n2 the other way round; holdfast doctor names the lines") == 2, rows
         nodes = run.holdfast("nodes", "--json", agent=agent).json["nodes"]
@@ -222,7 +222,7 @@ def swapped_addresses(run):
         assert [node["counts"] for node in fleet.json["nodes"]] == [False, False, True], fleet
         found = {(one["text"], one["remedy"]) for one in run.holdfast("doctor", "--json", agent=agent).json["findings"]}
         assert tuple(told.split("; ")) in found, found
-        assert not [remedy for _, remedy in found if remedy and ("as=" in remedy or "ttl_max" in remedy)], found
+        assert not [remedy for _, remedy in found if remedy and ("fleet_address=" in remedy or "ttl_max" in remedy)], found
         write(a, b)
         if again == "reload":
             assert run.holdfast("reload", agent=agent).rc == 0

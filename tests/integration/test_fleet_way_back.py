@@ -41,7 +41,7 @@ def given_up(run):
     wait_until(lambda: version(run.nodes[0]) == 3, 20, "the way back is under way")
     for agent in agents:
         wait_until(lambda: run.holdfast("fleet", "--json", agent=agent).json["record"]["version"] == 3, 10, "the agents go by it")
-        refused(run, "abort", agent=agent, silent=run.nodes[2], says=["version 3 of the fleet is the way back already", "resume --gone"])
+        refused(run, "abort", agent=agent, silent=run.nodes[2], says=["version 3 of the fleet is the way back already", "mark-dead"])
     run.nodes[2].sigcont()
     assert result.wait(60) == 0, result.err
     assert "version 3 is complete and settled: the fleet is as it was before the change" in result.out, result.out
@@ -54,7 +54,7 @@ def given_up(run):
     assert all(f"seat {node.id} " in run.nodes[0].record for node in run.nodes), run.nodes[0].record
 
 
-@scenario("a move to a server that dies is given up with --gone, which is refused while that server takes connections")
+@scenario("a move to a server that dies is given up with --old-server-dead, which is refused while that server takes connections")
 def new_server_is_gone(run):
     agents, other = [], None
 
@@ -67,10 +67,10 @@ def new_server_is_gone(run):
     command = run.start_holdfast("fleet", "move", f"n2={other.address}", agent=agents[0])
     wait_until(lambda: version(run.nodes[0]) == 2 and version(run.nodes[1]) == 2, 20, "it is under way")
     wait_until(lambda: "changing" in run.holdfast("fleet", agent=agents[1]).out, 10, "the other agent goes by it")
-    refused(run, "abort", "--gone", agent=agents[1], silent=run.nodes[2],
-            says="leave --gone away, or stop the server for good first")
+    refused(run, "abort", "--old-server-dead", agent=agents[1], silent=run.nodes[2],
+            says="leave --old-server-dead away, or stop the server for good first")
     other.kill()
-    back = run.start_holdfast("fleet", "abort", "--gone", agent=agents[1])
+    back = run.start_holdfast("fleet", "abort", "--old-server-dead", agent=agents[1])
     wait_until(lambda: version(run.nodes[0]) == 3, 20, "the way back is under way")
     run.nodes[2].sigcont()
     assert back.wait(60) == 0, back.err
@@ -115,7 +115,7 @@ def nothing_to_give_up(run):
 # --- carried on ------------------------------------------------------------------------------------------
 
 
-@scenario("a node that stays dies for good in the middle of a change: resume --gone, no lock until it has settled, then all is well, "
+@scenario("a node that stays dies for good in the middle of a change: mark-dead, no lock until it has settled, then all is well, "
           "and that node is replaced")
 def stayer_is_gone(run):
     run.redis(5)
@@ -127,17 +127,17 @@ def stayer_is_gone(run):
     run.nodes[3].sigstop()
     command = run.start_holdfast("fleet", "remove", "n5", agent=agents[0])
     wait_until(lambda: version(run.nodes[0]) == 2, 20, "it is under way")
-    wait_until(lambda: "resume --gone n4" in run.holdfast("fleet", agent=agents[1]).out, 15, "the agent waits for the node")
-    refused(run, "resume", "--gone", "n4", agent=agents[1], silent=run.nodes[3], says="node n4 still answers at ")
+    wait_until(lambda: "mark-dead n4" in run.holdfast("fleet", agent=agents[1]).out, 15, "the agent waits for the node")
+    refused(run, "mark-dead", "n4", agent=agents[1], silent=run.nodes[3], says="node n4 still answers at ")
     run.nodes[3].kill()
-    result = done(change(run, "resume", "--gone", "n4", agent=agents[1], timeout_s=60))
+    result = done(change(run, "mark-dead", "n4", agent=agents[1], timeout_s=60))
     assert "goes on without the server that was node n4" in result.out, result
     assert command.wait(60) == 0, command.err
     assert holder.held(), "three of the four that stay are a majority"
     for agent in agents:
         votes(run, agent=agent)
     other = server(run, "other")
-    done(change(run, "move", f"n4={other.address}", "--gone", agent=agents[0], timeout_s=60), version_is=3)
+    done(change(run, "move", f"n4={other.address}", "--old-server-dead", agent=agents[0], timeout_s=60), version_is=3)
     for agent in agents:
         votes(run, count=4, agent=agent)
     assert holder.held()
@@ -152,10 +152,10 @@ def two_are_gone(run):
     run.nodes[1].kill()
     wait_until(lambda: "n2" in run.holdfast("nodes").out, what="it is away")
     run.nodes[2].sigstop()
-    command = run.start_holdfast("fleet", "move", f"n2={other.address}", "--gone")
+    command = run.start_holdfast("fleet", "move", f"n2={other.address}", "--old-server-dead")
     wait_until(lambda: version(run.nodes[0]) == 2, 20, "it is under way")
     run.nodes[2].kill()
-    refused(run, "resume", "--gone", "n3", says="no change of the fleet is under way")
+    refused(run, "mark-dead", "n3", says="no change of the fleet is under way")
     run.nodes[2].start()
     assert command.wait(60) == 0, command.err
     votes(run, count=3, agent=agent)

@@ -14,7 +14,7 @@ import termios
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from jobs import TOUGH, TTL_S, Job, S, Watcher, assert_at, assert_killed_in_time, children, keeps_its_pages, python, ready, without_groups  # noqa: E402
+from jobs import TOUGH, TTL_S, Job, S, Watcher, assert_at, assert_killed_in_time, children, keeps_its_pages, python, ready, trace, without_groups  # noqa: E402
 from rig import BUILD, OTHER_UID, SLOW, alive, boottime_ns, main, scenario, skip, stat_letter, wait_until  # noqa: E402
 
 # A job that tells each signal which it gets, and whose child does, too; USR2 ends either.
@@ -31,7 +31,7 @@ child = os.fork() == 0  # (!) after that: who is up has no handlers to wait for,
 if child:
     os.write(1, b"up\\n")
 while True:
-    time.sleep(60)
+    time.sleep(0.05)  # a signal that comes just before it sleeps is heard when it has slept
 """
 
 SH_TOUGH = """trap "" TERM; (setsid sh -c 'trap "" TERM; echo up; while :; do sleep 1; done' &); while :; do sleep 1; done"""
@@ -143,10 +143,13 @@ def timeout_kills(run):
     within = without_groups()
     ready(run)
     job = Job(run, "-t", "30s", "job", *python(TOUGH), within=[*within, "timeout", "-k", "0.3", "600"]).up()
+    outer = children(job.process.pid)[0]
+    guardians = [outer, *children(outer)]
     job.process.signal(signal.SIGTERM)  # timeout passes it on, and sends SIGKILL 0.3 s later
     job.death_ns()
     run.keys_gone("job")
     job.wait()
+    wait_until(lambda: not any(alive(pid) for pid in guardians), 15, "the run has ended")
 
 
 @scenario("a signal to the process group reaches each process of the job once, one to run the command alone")
@@ -278,6 +281,86 @@ def terminal_group_killed(run):
     t.shell("wait")
     assert t.line() == "exit -9"
     run.keys_gone("job")
+    t.close()
+    t.process.wait()
+
+
+# Its child leaves the session, so the terminal does not stop it.
+LEFT = """(setsid sh -c 'echo $$; exec sleep 1000' &); read x"""
+
+
+def stopped_job(run, *options, **agent):
+    """A job that the terminal has stopped, and the outer guardian with it: the terminal, the pids of both guardians and of the child."""
+    ready(run, **agent)
+    t = Terminal(run, *options, "job", "sh", "-c", LEFT, within=without_groups())
+    child = int(t.line())
+    outer = children(t.process.pid)[0]
+    inner = next(pid for pid in children(outer) if children(pid))
+    os.write(t.ours, b"\x1a")
+    t.shell("wait")
+    assert t.line() == "stopped"
+    time.sleep(0.2)
+    assert (stat_letter(outer), stat_letter(inner)) == ("T", "S")
+    return t, outer, inner, child
+
+
+@scenario("on a terminal: the inner guardian of a job that ^Z has stopped is killed, and the outer one ends the job", needs_root=True)
+def terminal_inner_killed(run):
+    t, outer, inner, child = stopped_job(run, "-t", "60s")
+    os.kill(inner, signal.SIGKILL)
+    # at once: one that is only late is waited for 3 s
+    wait_until(lambda: not alive(child) and not alive(outer), 2, "the job is dead")
+    run.keys_gone("job")
+    t.close()
+    t.process.wait()
+
+
+@scenario("on a terminal: a witness that was killed is replaced before ^Z stops the outer guardian", needs_root=True)
+def terminal_witness_killed(run):
+    ready(run)
+    t = Terminal(run, "job", "sh", "-c", LEFT, within=without_groups())
+    child = int(t.line())
+    outer = children(t.process.pid)[0]
+    witness = next(pid for pid in children(outer) if pathlib.Path(f"/proc/{pid}/comm").read_text() == "holdfast-group\n")
+    os.kill(witness, signal.SIGKILL)
+    os.write(t.ours, b"\x1a")
+    t.shell("wait")
+    assert t.line() == "stopped"
+    inner = next(pid for pid in children(outer) if children(pid))
+    os.kill(inner, signal.SIGKILL)
+    wait_until(lambda: not alive(child) and not alive(outer), 15, "the job is dead")
+    run.keys_gone("job")
+    t.close()
+    t.process.wait()
+
+
+@scenario("on a terminal: the inner guardian of a job that ^Z has stopped is stopped, and the outer one ends the job before V", needs_root=True,
+          sanitizers=False)
+def terminal_inner_stopped(run):
+    inner_stops(run, *stopped_job(run))
+
+
+@scenario("the same where the fleet's ttl_max has become much shorter than the T with which the job began", needs_root=True, sanitizers=False)
+def terminal_inner_stopped_shorter(run):
+    limits = ("--ttl-max", f"{8 * TTL_S}s")
+    stopped = stopped_job(run, "-t", f"{8 * TTL_S}s", options=limits)
+    other = run.agent("b", ttl=f"{TTL_S}s", options=limits)  # whose host knows nothing of the lease
+    change = run.holdfast("fleet", "ttl-max", f"{TTL_S}s", agent=other, timeout_s=90)
+    assert change.rc == 0, change
+    inner_stops(run, *stopped)
+
+
+def inner_stops(run, t, outer, inner, child):
+    watcher = Watcher(run)
+    watcher.look()
+    os.kill(inner, signal.SIGSTOP)
+    run.agents[0].sigstop()
+    watcher.look()
+    wait_until(lambda: not alive(child), 15, "the job is dead", interval_s=0.01)
+    dead_ns = boottime_ns()
+    assert dead_ns < watcher.valid_ns, f"{(dead_ns - watcher.valid_ns) / S:.3f} s after V"
+    run.agents[0].sigcont()
+    wait_until(lambda: not alive(outer), 15, "the run has ended")
     t.close()
     t.process.wait()
 
@@ -532,25 +615,7 @@ def older_children(run):
 # --- what another process traces -----------------------------------------------------------------------
 
 
-# Traces a process, and never reaps it.
-TRACER = """
-import ctypes, sys, time
-SEIZE = 0x4206
-libc = ctypes.CDLL(None, use_errno=True)
-libc.ptrace.argtypes = [ctypes.c_long] * 4
-assert libc.ptrace(SEIZE, int(sys.argv[1]), 0, 0) == 0, ctypes.get_errno()
-libc.prctl(15, b"trac\\ner")  # PR_SET_NAME
-print("traces", flush=True)
-time.sleep(120)
-"""
-
 SAYS_TRACED = r"job: process {} \(\S+\) is dead, but process {} \(trac\\ner\) traces it and does not reap it; the lock is released"
-
-
-def trace(run, pid):
-    tracer = run.spawn(*python(TRACER), pid, label="tracer")
-    tracer.wait_out("traces")
-    return tracer
 
 
 @scenario("a dead process that another one traces and does not reap keeps no lock, and is told once", needs_root=True, sanitizers=False)

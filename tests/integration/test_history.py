@@ -523,14 +523,17 @@ def losses_are_told(run):
     for node in run.nodes[:2]:
         node.sigcont()
     lines = re.findall(r"(?m)^.*\b(?:losing|lost): job:.*$", agent.err)
-    assert len(lines) == 1 and "fewer than a majority" in lines[0], agent.err
-    assert losses(run) == {"quorum": 1} and counters(run)["losses"] == 1
+    # The guardian goes by the V that is stored, and the agent by one that may be later by some milliseconds: either is first.
+    words, reason = (("the holder began to stop its job", "guardian") if "began to stop" in "".join(lines) else
+                     ("fewer than a majority", "quorum"))
+    assert len(lines) == 1 and words in lines[0], agent.err
+    assert losses(run) == {reason: 1} and counters(run)["losses"] == 1
     wait_node(run, "n1", state="up")
     job = run.start_holdfast("run", "-t", f"{TTL_S}s", "job", "sleep", "60")
     wait_until(lambda: run.show("job"), what="the job runs")
     assert run.holdfast("release", "job").rc == 0
     assert job.wait() == 124, job.err
-    assert losses(run) == {"quorum": 1, "asked": 1} and counters(run)["losses"] == 1
+    assert losses(run) == {reason: 1, "asked": 1} and counters(run)["losses"] == 1
 
 
 @scenario("a release tells who asked for it, that its holder died, or that its holder gave it up")

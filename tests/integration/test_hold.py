@@ -475,13 +475,13 @@ def group_signal(run):
 def check_fence(run):
     ready(run)
     hold = Hold(run, "job").granted()
-    good = run.holdfast("check", "--fence", hold.fence, "job")
+    good = run.holdfast("held", "--fence", hold.fence, "job")
     assert good.rc == 0 and f"pid {hold.pid}" in good.out, good
-    other = run.holdfast("check", "--fence", str(int(hold.fence) - 1), "job")
+    other = run.holdfast("held", "--fence", str(int(hold.fence) - 1), "job")
     assert other.rc == 3 and hold.fence in other.err, other
-    assert run.holdfast("check", "job").rc == 3
+    assert run.holdfast("held", "job").rc == 3
     assert hold.end() == 0
-    assert run.holdfast("check", "-q", "--fence", hold.fence, "job").rc == 3
+    assert run.holdfast("held", "-q", "--fence", hold.fence, "job").rc == 3
 
 
 @scenario("--no-stdin: until a signal, or until the process that called it ends")

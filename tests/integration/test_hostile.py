@@ -11,7 +11,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from rig import BUILD, IS_ROOT, SANITIZE, SLOW, HolderError, main, scenario, skip, stat_letter, values_of, wait_until  # noqa: E402
+from rig import BUILD, IS_ROOT, SANITIZE, SLOW, HolderError, free_port, main, scenario, skip, stat_letter, values_of, wait_until  # noqa: E402
 from views import counters  # noqa: E402
 
 OTHER_UID = 65533
@@ -237,17 +237,19 @@ def foreign_group(run):
 # --- more than one's share -------------------------------------------------------------------------------
 
 
-@scenario("one user opens connections without end and never says hello: another user's clients come in",
+@scenario("users open connections without end and never say hello: root's clients, and those of another user, come in",
           needs_root=True, sanitizers=False)  # which cannot report without descriptors
 def half_open(run):
     agent = system_agent(run, "--clients-max", "100")
-    seconds = 3
-    attackers = [breaker(run, agent, "no-hellos", seconds * 1000, uid=OTHER_UID) for _ in range(2)]
-    time.sleep(0.3)
-    end, came_in = time.monotonic() + seconds - 1, 0
+    seconds = 4
+    attackers = [breaker(run, agent, "no-hellos", seconds * 1000, uid=uid) for uid in (OTHER_UID, OTHER_UID - 2)]
+    time.sleep(0.5)
+    end, came_in = time.monotonic() + seconds - 2, 0
     while time.monotonic() < end:
         holder = run.holder()
         holder.cmd("disconnect")
+        result = run.holdfast("run", "-n", "--agent", socket_of(run, agent), f"job-{came_in}", "true", uid=OTHER_UID - 1)
+        assert result.rc == 0, result
         came_in += 1
     assert came_in > 0 and all(attacker.running for attacker in attackers)
     print(f"# {came_in} clients came in beside them")
@@ -262,13 +264,14 @@ def knocks(run):
     agent = system_agent(run)
     seconds, jobs, took = 8, 8, []
     crew = [breaker(run, agent, "knock", seconds * 1000, uid=OTHER_UID, stdout=subprocess.PIPE) for _ in range(8)]
+    until = time.monotonic() + seconds - 3  # while it knocks
     time.sleep(1)  # what it may do at once is used up, and the queue is full
     for i in range(jobs):
         began = time.monotonic()
         result = run.holdfast("run", "--agent", socket_of(run, agent), f"job-{i}", "true", uid=OTHER_UID - 1)
         took.append(time.monotonic() - began)
         assert result.rc == 0, result
-        if time.monotonic() - began > 3:
+        if time.monotonic() - began > 3 or time.monotonic() > until:
             break
     assert all(process.running for process in crew) or took[-1] > 3, took
     knocked = sum(map(number_of, crew)) / seconds
@@ -325,6 +328,49 @@ def leases_at_once(run):
     run.holder().acquire("another-users")
 
 
+def thread_s(agent):
+    """Of a processor, what all threads of the agent have used."""
+    fields = pathlib.Path(f"/proc/{agent.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@scenario("one user's socket is watched half a million times over: the agent wakes that user later, and has its processor for the others",
+          needs_root=True, sanitizers=False)
+def watched(run):
+    agent = system_agent(run)
+    hostile = breaker(run, agent, "watched", 500_000, uid=OTHER_UID)
+    agent.wait_err("is woken later", 15)
+    used, began = thread_s(agent), time.monotonic()
+    run.holder().acquire("another-users")
+    time.sleep(3)
+    used, took = thread_s(agent) - used, time.monotonic() - began
+    assert used < took / 3, f"{used:.2f} s of a processor in {took:.2f} s"
+    assert hostile.wait() == 0 and int(hostile.out) > 0, hostile
+
+
+@scenario("the subordinate uids of a user have the user's share, and no more together", needs_root=True)
+def subordinate_uids(run):
+    if not pathlib.Path("/etc/subuid").exists():
+        return skip("no /etc/subuid on this host")
+    (run.dir / "subuid").write_text(f"{OTHER_UID}:700000:65536\n0:800000:65536\n")
+    program = run.dir / "in_namespace"
+    program.write_text(f"#!/bin/sh\nexec unshare --mount sh -c 'mount --bind {run.dir}/subuid /etc/subuid; exec \"$@\"' sh {BUILD}/bin/holdfastd \"$@\"\n")
+    program.chmod(0o755)
+    run.redis(3)
+    agent = run.agent(ttl="5s", system=True, options=("--leases-per-uid", "4"), program=program)
+    run.runtime_dir.chmod(0o755)
+    run.dir.chmod(0o755)
+    for i, uid in enumerate((OTHER_UID, 700_000, 700_001, 765_535)):
+        run.holder(agent, uid=uid).acquire(f"job-{i}")
+    for uid in (OTHER_UID, 700_002):
+        code, text = code_of(lambda uid=uid: run.holder(agent, uid=uid).acquire("one-more"))
+        assert code == ELIMIT and f"user {OTHER_UID}" in text and "4 locks" in text, (code, text)
+    for i in range(2):  # root's are no trusted users, and nobody's share
+        for k in range(4):
+            run.holder(agent, uid=800_000 + i).acquire(f"roots-{i}-{k}")
+    run.holder(agent, uid=765_536).acquire("another-users")
+
+
 @scenario("one user holds as much as it may and waits for as much more: places are left for another user",
           needs_root=True)
 def places(run):
@@ -364,6 +410,91 @@ def questions(run):
     assert result.rc == 69 and "waiters_per_uid" in result.err, result
     holder.close()
     assert [waiter.wait() for waiter in waiters] == [0, 0, 0]
+
+
+@contextlib.contextmanager
+def asking(run, agent, kind, *numbers):
+    """A user who keeps so many queries or pages open; afterwards the numbers of answers and of refusals."""
+    greedy = breaker(run, agent, kind, *numbers, uid=OTHER_UID, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert greedy.popen.stdout.readline() == b"ready\n", greedy.err
+    counts = []
+    yield counts
+    greedy.popen.stdin.close()
+    counts += [int(word) for word in greedy.popen.stdout.readline().split()]
+    assert greedy.wait() == 0, greedy.err
+
+
+def far_nodes(run, delay_ms):
+    """Of the same run, with answers that take so much longer."""
+    near = run.redis(3, tcp=True)
+    ports = [free_port() for _ in near]
+    relay = run.spawn(BUILD / "bin" / "bench", "relay", delay_ms * 500, *(f"{port}={node.address.rpartition(':')[2]}"
+                      for port, node in zip(ports, near)), label="relay", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert b"ready" in relay.popen.stdout.readline(), relay.err
+    return [f"{node.id}=127.0.0.1:{port},fleet_address={node.seat}" for port, node in zip(ports, near)]
+
+
+@scenario("one user has as many queries open as it may, of nodes that are far: others are "
+          "answered, and what is too much is refused", needs_root=True, sanitizers=False)
+def queries_at_once(run):
+    agent = run.agent(nodes=far_nodes(run, 120), ttl="30s", system=True)
+    for directory in (run.runtime_dir, run.dir):
+        directory.chmod(0o755)
+    holder, took_ms = run.holder(), []
+    with asking(run, agent, "queries", 60, 64) as counts:
+        time.sleep(1)
+        results = [run.holdfast("show", "none", uid=uid) for uid in (OTHER_UID - 1, 0) for _ in range(12)]
+        for i in range(20):
+            began = time.monotonic()
+            holder.acquire(f"beside-{i}")
+            took_ms.append((time.monotonic() - began) * 1000)
+    bad = [result for result in results if "none is not held on any host" not in result.err]
+    took_ms.sort()
+    print(f"# {len(bad)} of {len(results)} are not answered; {counts[0]} of the one user are answered and {counts[1]} refused; "
+          f"beside them 20 locks took {took_ms[10]:.0f} ms, at most {took_ms[-1]:.0f} ms")
+    assert not bad, bad[:3]
+    assert counts[1] > 0, counts
+
+
+@scenario("one user asks for last runs as often as it may, of nodes that are far: others are answered, and what is too much is refused",
+          needs_root=True, sanitizers=False)
+def last_runs_at_once(run):
+    agent = run.agent(nodes=far_nodes(run, 120), ttl="30s", system=True)
+    for directory in (run.runtime_dir, run.dir):
+        directory.chmod(0o755)
+    holder = run.holder()
+    with asking(run, agent, "onces", 60, 64) as counts:
+        time.sleep(1)
+        results = [run.holdfast("once", "none", uid=uid) for uid in (OTHER_UID - 1, 0) for _ in range(6)]
+        for i in range(10):
+            holder.acquire(f"beside-{i}")
+    assert all(result.rc == 3 and "no run" in result.err for result in results), results
+    assert counts[1] > 0, counts
+
+
+@scenario("one user lists without end: another user's listing takes turns with it at each node", needs_root=True, sanitizers=False)
+def listings_at_once(run):
+    agent = system_agent(run)
+    holder = run.holder()
+    holder.acquire("job")
+    names = 20_000
+    for node in run.nodes:
+        node.cmd("EVAL", "local f = redis.call('HMGET', KEYS[1], 'fence', 'holder') for i = 1, ARGV[1] do local token = string.format('%032d', i) "
+                 "redis.call('SET', 'job-' .. i, token) "
+                 "redis.call('HSET', KEYS[1] .. '-' .. i, 'tag', redis.sha1hex(token), 'fence', f[1], 'holder', f[2]) end",
+                 1, "holdfast:fence:job", names)
+
+    def listed():
+        began = time.monotonic()
+        result = run.holdfast("list", "--all-hosts", uid=OTHER_UID - 1, timeout_s=120)
+        assert result.rc == 0 and result.out.count("job-") == names, result.err
+        return time.monotonic() - began
+
+    alone = listed()
+    with asking(run, agent, "pages", 7, 9) as counts:
+        beside = listed()
+    print(f"# a listing of {names} names took {alone:.2f} s alone, and {beside:.2f} s beside 63 pages of another user ({counts[0]} made)")
+    assert counts[0] < 3 * len(run.nodes) * names / 32, counts  # a third of that is enough for the listing itself
 
 
 @scenario("one user asks for more than its rate: its requests wait, another user's do not, and nobody is cut off",
@@ -574,6 +705,22 @@ def crowd(run):
         assert told < 20 * took + 100, f"{told} lines in {took:.0f} s"
     assert "error" not in agent.err, agent.err[-2000:]
 
+
+# To each change of a set that is in another one the kernel takes a lock that is the whole host's. A user who nests many sets
+# holds it for 0.2 s at a time: each new client waited for it, and the broker with all its leases.
+@scenario("no epoll set of the agent is in another one, whose lock any user could hold", sanitizers=False)
+def no_nested_sets(run):
+    run.redis(1)
+    agent = run.agent()
+    holder = run.holder()
+    holder.acquire("job")
+    fds = pathlib.Path(f"/proc/{agent.pid}/fd")
+    sets = {path.name for path in fds.iterdir() if os.readlink(path) == "anon_inode:[eventpoll]"}
+    assert len(sets) >= 3, "the broker's, the renewal thread's, and that of doorbells"
+    for one in sets:
+        info = pathlib.Path(f"/proc/{agent.pid}/fdinfo/{one}").read_text()
+        watched = set(re.findall(r"^tfd: +(\d+) ", info, re.M))
+        assert not watched & sets, f"{one} has {watched & sets}"
 
 if __name__ == "__main__":
     main()

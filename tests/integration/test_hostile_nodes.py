@@ -6,6 +6,7 @@ import pathlib
 import re
 import socket
 import ssl
+import statistics
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support
 from certificates import Authority  # noqa: E402
 from events import history  # noqa: E402
 from hostile_node import HostileNode  # noqa: E402
-from rig import BUILD, SLOW, HolderError, main, scenario, wait_until  # noqa: E402
+from rig import BUILD, SLOW, HolderError, agent_env, main, scenario, wait_until  # noqa: E402
 from views import counters, node_rows, wait_node  # noqa: E402
 
 MIB = 1024 * 1024
@@ -32,12 +33,12 @@ def processor_time(process):
 
 
 @contextlib.contextmanager
-def beside(run, *does, ttl="3s", **more):
+def beside(run, *does, ttl="3s", options=(), **more):
     """An agent of three nodes, of which the third does what is said (hostile_node.py)."""
     run.redis(3, tcp=True)
     run.found()
     with HostileNode(run.nodes[2].address, *does, **more) as hostile:
-        yield hostile, run.agent(nodes=[*run.nodes[:2], hostile.spec(run.nodes[2])], ttl=ttl, wait=False).wait_ready()
+        yield hostile, run.agent(nodes=[*run.nodes[:2], hostile.spec(run.nodes[2])], ttl=ttl, options=options, wait=False).wait_ready()
 
 
 def locks_well(run, agent=None):
@@ -69,7 +70,8 @@ def endless(run, does, command="EVALSHA"):
 for kind in ("bulk", "line", "nest"):
     @scenario(f"an answer without end ({kind}): the connection ends within 1 MiB, it is told, and locks go on")
     def answer_without_end(run, kind=kind):
-        assert "an answer is longer than 1 MiB" in endless(run, kind)[0]
+        bound = "a line of an answer is longer than 16 KiB" if kind == "line" else "an answer is longer than 1 MiB"
+        assert bound in endless(run, kind)[0]
         assert node_rows(run)["n3"]["state"] == "down"
 
 
@@ -93,6 +95,41 @@ def flood_of_notices(run):
         assert share < 0.3, share
         assert agent.err.count("more notices than") == 1, agent.err
         assert node_rows(run)["n3"]["state"] == "up"
+
+
+@scenario("one node tells of flush after flush: an agent with 1,000 leases and as many waits passes on ten a second, serves others as before, "
+          "and ends the connection", sanitizers=False)
+def flush_after_flush(run):
+    many, options = 1000, ["--capacity", 3000]
+
+    def bench(agent, *args):
+        return run.spawn(BUILD / "bin" / "bench", *args, stdin=subprocess.PIPE, label="-".join(map(str, args[:2])), env=agent_env(agent))
+
+    def acquires():
+        """Milliseconds, and processors of the agent."""
+        took, began, used = [], time.monotonic(), processor_time(agent)
+        while time.monotonic() < began + 3:
+            before = time.monotonic()
+            holder.acquire("other")
+            took.append(1e3 * (time.monotonic() - before))
+            holder.release()
+            time.sleep(0.01)
+        return statistics.median(took), (processor_time(agent) - used) / (time.monotonic() - began)
+
+    with beside(run, "flushes", "SUBSCRIBE", ttl="30s", options=options) as (hostile, agent):
+        bench(agent, "hold", agent.name, "held", 0, many).wait_out('"bench":"hold"', 60)
+        other = run.agent("b", ttl="30s", options=options)
+        bench(other, "queue", "hold", other.name, "waited", many).wait_out("ready", 60)
+        bench(agent, "queue", "wait", agent.name, "waited", many).wait_out("ready", 60)
+        holder = run.holder(agent)
+        quiet, quiet_share = acquires()
+        before, began, hostile.bad = counters(run, agent), time.monotonic(), True
+        took, share = acquires()
+        told = counters(run, agent)["held_notices"] - before["held_notices"]
+        print(f"# an acquire {quiet:.2f} ms, {took:.2f} ms; processors {quiet_share:.3f}, {share:.3f}; {told} of {hostile.sent // 98} flushes told")
+        assert 2 <= told <= 10 * (time.monotonic() - began) + 3, told
+        assert took < 5 * quiet + 10 * SLOW, (quiet, took)
+        agent.wait_err("node n3 does not tell of changed keys .*more notices than", 30)
 
 
 @scenario("--check-config asks a node that answers without end: it says so")
@@ -182,6 +219,61 @@ def no_scripts(run):
         assert "no script runs here" in run.holdfast("doctor").out
         hostile.bad = False
         wait_node(run, "n3", state="up")
+
+
+@scenario("a node that refuses releases is asked by one at a time, doctor and the counts of errors tell, and it gets them when it takes them",
+          sanitizers=False)
+def no_release(run):
+    def told():
+        return [f for f in run.holdfast("doctor", "--json").json["findings"] if f["check"] == "node.releases"]
+
+    with beside(run, "no release", ttl="30s") as (hostile, agent):
+        wait_node(run, "n3", state="up")
+        hostile.bad = True
+        assert run.holder().cmd("cycle", 1000, "job", 30000, 3000, 1000)["done"] == 1000
+        time.sleep(1)
+        before, began, used = hostile.begun, time.monotonic(), processor_time(agent)
+        time.sleep(3)
+        took = time.monotonic() - began
+        print(f"# {hostile.begun - before} releases in {took:.1f} s, {(processor_time(agent) - used) / took:.3f} processors")
+        assert 1 <= hostile.begun - before <= 15 * took, hostile.begun - before
+        finding, = wait_until(told, what="doctor tells")
+        assert "n3 refuses releases" in finding["text"] and "no release here" in finding["text"], finding
+        assert node_rows(run)["n3"]["errors"] >= before, (node_rows(run)["n3"], before)
+        assert agent.err.count("n3 refuses releases") <= 3, agent.err
+        hostile.bad = False
+        wait_until(lambda: not told(), what="doctor has nothing to tell")
+        wait_until(lambda: not [key for key in run.nodes[2].cmd("KEYS", "*") if not key.startswith(b"holdfast:")], 10, "the keys are gone")
+
+
+@scenario("INFO of half a million lines, and scripts that are never there: the connection ends, the log says why, and it comes back ever later",
+          sanitizers=False)
+def long_info(run):
+    with beside(run, "long info", ttl="30s") as (hostile, agent):
+        wait_node(run, "n3", state="up")
+        hostile.bad = True
+        began, used = time.monotonic(), processor_time(agent)
+        assert run.holder().cmd("cycle", 1000, "job", 30000, 3000, 1000)["done"] == 1000
+        took = time.monotonic() - began
+        time.sleep(max(0, 3 - took))
+        took = time.monotonic() - began
+        print(f"# {hostile.begun} INFOs in {took:.1f} s, {(processor_time(agent) - used) / took:.3f} processors")
+        agent.wait_err("node n3 is down: protocol: its answer to INFO is longer than 64 KiB", 10)
+        assert 2 <= hostile.begun <= 4 + 2 * took, hostile.begun  # of two connections
+        assert node_rows(run)["n3"]["state"] == "down"
+
+
+@scenario("INFO of half a million lines from the beginning: few connections, though none ever stood", sanitizers=False)
+def long_info_first(run):
+    run.redis(3, tcp=True)
+    run.found()
+    with HostileNode(run.nodes[2].address, "long info") as hostile:
+        hostile.bad = True
+        agent = run.agent(nodes=[*run.nodes[:2], hostile.spec(run.nodes[2])], ttl="3s", wait=False).wait_ready()
+        began = time.monotonic()
+        time.sleep(3)
+        assert 2 <= hostile.begun <= 4 + 2 * (time.monotonic() - began), hostile.begun  # of two connections
+        agent.wait_err("node n3 is down: protocol: its answer to INFO is longer than 64 KiB", 10)
 
 
 @scenario("a vote whose answer has another record's digest does not count", sanitizers=False)
@@ -414,7 +506,7 @@ def hello_requests(run):
     path = run.dir / "holdfast.conf"
     third = run.nodes[2]
     path.write_text(f"tls_ca_file = {authority.path}\nttl = 3s\n" + "".join(f"node = {node.spec}\n" for node in run.nodes[:2]) +
-                    f"node = n3={asker.address},as={third.seat}\n")
+                    f"node = n3={asker.address},fleet_address={third.seat}\n")
     path.chmod(0o600)
     agent = run.agent(nodes=[], options=("--config", path), wait=False).wait_ready()
     wait_until(lambda: asker.connections, what="it is connected to")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Servers whose addresses change by nature, such as pods: each is a fixed seat behind a name (as=)."""
+"""Servers whose addresses change by nature, such as pods: each is a fixed seat behind a name (fleet_address=)."""
 import pathlib
 import random
 import signal
@@ -22,11 +22,11 @@ def named(number):
 
 
 def spec(number):
-    return f"n{number}={named(number)}:6379,as=192.0.2.{number}:6379"
+    return f"n{number}={named(number)}:6379,fleet_address=192.0.2.{number}:6379"
 
 
 def seats(run, agent):
-    return [node["seat"] for node in run.holdfast("fleet", "--json", agent=agent).json["nodes"]]
+    return [node["address"] for node in run.holdfast("fleet", "--json", agent=agent).json["nodes"]]
 
 
 def two_hosts(run):
@@ -98,8 +98,8 @@ def file_first(run):
     agent.stop()
     run.agents.clear()
     agent = host(run, nodes=[f"n1={new.address}", *others], fresh=False)
-    refused(run, "move", f"n1={others[0].address}", "--gone", says="is node n2", silent=old)
-    moved_there = run.holdfast("fleet", "move", f"n1={new.address}", "--gone", timeout_s=60)
+    refused(run, "move", f"n1={others[0].address}", "--old-server-dead", says="is node n2", silent=old)
+    moved_there = run.holdfast("fleet", "move", f"n1={new.address}", "--old-server-dead", timeout_s=60)
     assert moved_there.rc == 0 and "version 2 is complete and settled" in moved_there.out, moved_there
     votes(run)
     assert run.holdfast("run", "-n", "job", "true").rc == 0

@@ -15,6 +15,7 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from jobs import trace  # noqa: E402
 from proxy import Proxy  # noqa: E402
 from rig import BUILD, OTHER_UID, HolderError, agent_env, main, scenario, stat_letter, wait_until  # noqa: E402
 from views import wait_node  # noqa: E402
@@ -197,6 +198,20 @@ def one_remembers(run):
         node.cmd("DEL", "holdfast:once:job")
     assert not has_run(tries(run, agents[1]))
     wait_until(lambda: all(node.cmd("HGET", "holdfast:once:job", "at") for node in run.nodes), what="all nodes have it again")
+
+
+@scenario("a node that remembers and is refused has no vote, and the run that it tells of counts")
+def refused_remembers(run):
+    run.redis(3)
+    agent = run.agent(options=("--ttl-max", "2s"), ttl="2s")
+    assert has_run(tries(run, agent))
+    for node in run.nodes[:2]:
+        node.cmd("DEL", "holdfast:once:job")
+    for setting in (("maxmemory", "1gb"), ("maxmemory-policy", "allkeys-lru")):
+        run.nodes[2].cmd("CONFIG", "SET", *setting)
+    wait_until(lambda: [row["votes"] for row in run.holdfast("nodes", "--json", agent=agent).json["nodes"]] == [True, True, False],
+               what="it is refused")
+    assert not has_run(tries(run, agent))
 
 
 @scenario("no run without a majority that took it down, and none counts that did not begin")
@@ -521,6 +536,73 @@ def killed_meanwhile(run):
 @scenario("an agent ends in order while a start asks, and starts again: the job runs in that period, once", sanitizers=False)
 def ended_meanwhile(run):
     amid_restarts(run, lambda agent: agent.stop(), 4)
+
+
+@scenario("an agent is killed after it has overwritten an earlier run, which counts again once the job has failed")
+def overwritten(run):
+    run.redis(3)
+    proxies, nodes = proxied(run)
+    agent = run.agent(nodes=nodes)
+    assert has_run(run.holdfast("run", "-v", "--once-per", "1h", "job", "--", "true", agent=agent))
+    first = last_run(run, agent)
+    for _ in range(2):
+        time.sleep(3)  # a record is up to a second or two ahead of its write
+        before = run.nodes[0].cmd("HGET", KEY, "at")
+        for proxy in proxies:
+            proxy.lose_replies(b"write")
+        start = run.start_holdfast("run", "-v", "--once-per", "1s", "--retry-failed", "job", "--", "sh", "-c", "echo ran >>ran; false", agent=agent)
+        wait_until(lambda: all(node.cmd("HGET", KEY, "at") != before for node in run.nodes), what="it is overwritten", interval_s=0.002)
+        agent.kill()
+        for proxy in proxies:
+            proxy.break_held()
+        agent = run.agent(nodes=nodes, fresh=False)
+        assert start.wait() == 1, start.err
+        assert last_run(run, agent) == first
+    assert (run.dir / "ran").read_text().count("ran") == 2
+    assert not has_run(run.holdfast("run", "-v", "--once-per", "1h", "job", "--", "true", agent=agent))
+
+
+@scenario("a job that ended with 0 has run, though its lock was asked for, its max_hold was over, or its run was killed", sanitizers=False)
+def worked_all_the_same(run):
+    run.redis(3)
+    agent = run.agent()
+
+    def begun(name, *options, script):
+        job = run.start_holdfast("run", "-v", "--once-per", "1h", "--retry-failed", *options, name, "--", "sh", "-c", script, agent=agent)
+        job.wait_out("up")
+        return job
+
+    def counts(name):
+        wait_until(lambda: run.show(name, agent=agent) is None, what="it is released")
+        assert not has_run(run.holdfast("run", "-v", "--once-per", "1h", name, "--", "true", agent=agent)), name
+
+    job = begun("max-hold", "--max-hold", "1s", script='trap "" TERM; echo up; sleep 1.5; exit 0')
+    assert job.wait() == 124, job.err
+    counts("max-hold")
+    job = begun("asked", script='trap "exit 0" TERM; echo up; sleep 20 & wait')
+    assert run.holdfast("release", "asked", agent=agent).rc == 0
+    job.wait()
+    counts("asked")
+    job = begun("killed", script="echo up; sleep 20 & exit 0")
+    time.sleep(0.3)
+    os.kill(job.pid, signal.SIGKILL)
+    job.wait()
+    counts("killed")
+
+
+@scenario("a job that ended with 0 while another process traced it has run, for nobody knows its end", needs_root=True, sanitizers=False)
+def end_unknown(run):
+    run.redis(3)
+    agent = run.agent()
+    once = ("run", "--once-per", "1h", "--retry-failed", "job", "--")
+    job = run.start_holdfast(*once, "sh", "-c", f"echo ran >> {run.dir}/ran; echo $$; read x", agent=agent, stdin=subprocess.PIPE)
+    pid = int(job.wait_out(r"^(\d+)\n").group(1))
+    tracer = trace(run, pid)
+    job.popen.stdin.close()
+    assert job.wait(20) == 125, job.err
+    assert not has_run(run.holdfast(*once, "sh", "-c", f"echo ran >> {run.dir}/ran", agent=agent))
+    assert (run.dir / "ran").read_text() == "ran\n"
+    tracer.kill()
 
 
 @scenario("who asks again after too few answers finds its own record, and may start; who has started may not")

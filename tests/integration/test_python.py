@@ -48,7 +48,7 @@ def start(run, code, *args, agent=None, env=None, **options):
     """A Python program with the package, in development mode; a warning is an error there."""
     path = run.dir / f"program{run.serial()}.py"
     path.write_text(HEAD + textwrap.dedent(code))
-    env = {"LD_LIBRARY_PATH": BUILD / "lib", "PYTHONPATH": PACKAGE, "PYTHONDONTWRITEBYTECODE": "1", **agent_env(agent), **(env or {})}
+    env = {"LD_LIBRARY_PATH": BUILD / "lib", "PYTHONPATH": PACKAGE, **agent_env(agent), **(env or {})}
     return run.spawn(PYTHON, "-X", "dev", "-W", "error", path, *args, label="python", env=env, **options)
 
 
@@ -1332,7 +1332,7 @@ def documents(run):
     for example in examples:
         path = run.dir / f"example{run.serial()}.py"
         path.write_text(example)
-        env = {"LD_LIBRARY_PATH": BUILD / "lib", "PYTHONPATH": PACKAGE, "PYTHONDONTWRITEBYTECODE": "1"}
+        env = {"LD_LIBRARY_PATH": BUILD / "lib", "PYTHONPATH": PACKAGE}
         out += done(run.spawn(PYTHON, "-W", "error", path, label="example", env=env))
     for text in ("step 2 with fence ", "this host makes the report", "['account/1', 'account/2']", "one of three: ", "one at a time", "fence 1", "beside other readers", "alone, fence", "nothing to extend True"):
         assert text in out, (text, out)

@@ -8,6 +8,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import struct
 import sys
 import time
@@ -16,7 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support
 from rig import BUILD, OTHER_UID, ROOT, SLOW, main, scenario, wait_until  # noqa: E402
 
 HOLDFAST = BUILD / "bin" / "holdfast"
-READERS = (["status"], ["list"], ["show", "x"], ["nodes"], ["check", "x"])
+READERS = (["status"], ["list"], ["show", "x"], ["nodes"], ["held", "x"])
 NASTY = b"a\0b\nc\x1b[2J"
 NASTY_SHOWN = r"a\x00b\nc\x1b[2J"
 
@@ -148,16 +149,16 @@ def show(run):
 def check(run):
     ready(run)
     code = ("import subprocess, sys; "
-            f"print(subprocess.run(['setsid', '-w', '{HOLDFAST}', 'check', '-q', 'job']).returncode)")
+            f"print(subprocess.run(['setsid', '-w', '{HOLDFAST}', 'held', '-q', 'job']).returncode)")
     result = run.holdfast("run", "job", sys.executable, "-c", code)
     assert result.out == "0\n", result
     holder = run.holder()
     holder.acquire("job")
-    result = run.holdfast("check", "job")
+    result = run.holdfast("held", "job")
     assert result.rc == 3 and f"pid {holder.pid}" in one_line(result.err), result
-    result = run.holdfast("check", "-q", "job")
+    result = run.holdfast("held", "-q", "job")
     assert (result.rc, result.out, result.err) == (3, "", ""), result
-    result = run.holdfast("check", "other")
+    result = run.holdfast("held", "other")
     assert result.rc == 3 and "not held" in one_line(result.err), result
 
 
@@ -275,11 +276,34 @@ def stopped_agent(run):
     wait_until(lambda: run.holdfast("status").rc == 0, what="the agent is alive again")
 
 
+@scenario("another user reads the table of the system's agent, wherever its directory is, while it hangs", needs_root=True)
+def systems_agent_hangs(run):
+    agent = ready(run, system=True)
+    run.dir.chmod(0o755)
+    run.runtime_dir.chmod(0o755)
+    run.holder(uid=None).acquire("job")
+    agent.sigstop()
+    for uid in (OTHER_UID, None):
+        wait_until(lambda: run.holdfast("status", uid=uid).rc == 3, what="the agent is seen to hang")
+        assert names(run.holdfast("list", "--json", uid=uid)) == ["job"]
+        assert run.holdfast("show", "job", uid=uid).rc == 0
+        result = run.holdfast("doctor", "--json", uid=uid)
+        assert "is not answering" in findings(result, "agent.alive")[0]["text"], result
+    elsewhere = run.dir / "elsewhere"  # root's socket of that name, and another agent's
+    (elsewhere / agent.name).mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+        other.bind(str(elsewhere / agent.name / "sock"))
+        (elsewhere / agent.name / "sock").chmod(0o666)
+        result = run.holdfast("status", uid=OTHER_UID, env={"HOLDFAST_RUNTIME_DIR": elsewhere})
+    assert result.rc == 69, result
+    agent.sigcont()
+
+
 @scenario("a killed agent: the lease that is left counts until its deadline, for check too, and no longer")
 def killed_agent(run):
     agent = ready(run, ttl="4s")
     code = ("echo up; while :; do "
-            f"{HOLDFAST} check -q job || echo not $?; sleep 0.1; done")
+            f"{HOLDFAST} held -q job || echo not $?; sleep 0.1; done")
     job = run.start_holdfast("run", "job", "sh", "-c", code)
     job.wait_out("up")
     holder = run.holder()
@@ -295,7 +319,7 @@ def killed_agent(run):
     wait_until(lambda: names(run.holdfast("list", "--json")) == [], what="both lapse")
     assert sorted(names(run.holdfast("list", "--json", "--all"))) == ["job", "other"]
     assert run.holdfast("show", "--json", "other").json["state"] == "lapsed"
-    assert run.holdfast("check", "other").rc == 3
+    assert run.holdfast("held", "other").rc == 3
 
 
 @scenario("a dead agent: no command says what its nodes are now, only what they were")
@@ -334,7 +358,7 @@ def no_agent(run):
     env = {"HOLDFAST_AGENT": f"{run.tag}-none"}
     for command in READERS:
         result = run.holdfast(*command, env=env)
-        assert result.rc == (4 if command[0] == "check" else 69), result
+        assert result.rc == (4 if command[0] == "held" else 69), result
         assert result.out == "" and f"{run.tag}-none" in one_line(result.err), result
     assert run.holdfast("release", "x", env=env).rc == 69
     result = run.holdfast("doctor", env=env)
@@ -346,14 +370,14 @@ def no_agent(run):
 
 @scenario("bad names and options are 64")
 def usage(run):
-    for command in ("show", "check", "release"):
+    for command in ("show", "held", "release"):
         for name in ("", "x" * 256, "holdfast:node"):
             result = run.holdfast(command, name)
             assert result.rc == 64 and command in one_line(result.err), result
         assert run.holdfast(command).rc == 64
         assert run.holdfast(command, "a", "b").rc == 64
         assert run.holdfast(command, "-e", r"bad\q").rc == 64
-    for command in ("status", "list", "nodes", "doctor", "show", "check", "release"):
+    for command in ("status", "list", "nodes", "doctor", "show", "held", "release"):
         result = run.holdfast(command, "--no-such-option")
         assert result.rc == 64 and f"holdfast {command}:" in result.err, result
         result = run.holdfast(command, "--help")
@@ -369,7 +393,7 @@ def usage(run):
 def refuses(run, agent, code, words):
     for command in READERS:
         result = run.holdfast(*command, env={"HOLDFAST_AGENT": agent})
-        assert result.rc == (4 if command[0] == "check" else code), result
+        assert result.rc == (4 if command[0] == "held" else code), result
         assert words in one_line(result.err), result
     result = run.holdfast("doctor", "--json", env={"HOLDFAST_AGENT": agent})
     assert result.rc == 3 and level(result, "agent.table") == "fail", result

@@ -110,7 +110,7 @@ def restarted(run):
         assert not is_found_lost(holder)
         run.nodes[2].sigcont()
         run.nodes[0].cmd("DEL", "job")
-        wait_until(lambda: run.holdfast("check", "job", agent=agent).rc == 3, what="it is over")
+        wait_until(lambda: run.holdfast("held", "job", agent=agent).rc == 3, what="it is over")
     assert "found_lost" not in events(run, "job")
 
 

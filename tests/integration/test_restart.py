@@ -18,6 +18,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from history import Hold, fence_faults, overlaps  # noqa: E402
+from little_room import fill, little_room  # noqa: E402
 from rig import BUILD, SLOW, HolderError, Process, agent_env, boottime_ns, main, scenario, wait_until  # noqa: E402
 from views import counters  # noqa: E402
 
@@ -385,6 +386,30 @@ def other_key_format(run):
     run.agent(fresh=False)
     assert holder.held()
     holder.release()
+
+
+@scenario("an agent whose directory has no byte and no inode left ends in order, is refused once, and is started again: the lease stays",
+          needs_root=True, sanitizers=False)
+def ended_in_a_full_directory(run):
+    run.redis(3)
+    with little_room(run, "a", "9m,nr_inodes=64") as place:
+        agent = start(run, first=True)
+        holder = run.holder()
+        holder.acquire("job")
+        fill(place)
+        agent.stop()
+        fill(place)
+        told = run.holdfast("run", "-n", "other", "true")
+        assert told.rc == 69 and f"no agent answers at {place}/sock" in told.err, told
+        refused = run.spawn(*run.agent_argv(ttl=f"{TTL_S}s", fresh=False, options=("--key-format", "lock:%s", *FLEET)))
+        assert refused.wait() == 71 and "key_format" in refused.err, refused.err
+        fill(place)
+        start(run)
+        time.sleep(TTL_S)
+        assert holder.held()
+        holder.release()
+        run.agents[-1].stop()
+        assert not [name for name in ("lock", "sock", "control") if (place / name).exists()], "what nobody needs is removed"
 
 
 @scenario("SIGTERM with many releases of stopped nodes under way: the end comes soon, and the next agent completes them")

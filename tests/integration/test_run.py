@@ -78,12 +78,12 @@ def passes_things_on(run):
 @scenario("check answers a job, and whoever has nothing to do with it")
 def check_in_job(run):
     ready(run)
-    job = Job(run, "job", "sh", "-c", f"{BUILD}/bin/holdfast check -q job; echo $?; read x", stdin=subprocess.PIPE)
+    job = Job(run, "job", "sh", "-c", f"{BUILD}/bin/holdfast held -q job; echo $?; read x", stdin=subprocess.PIPE)
     assert job.line() == "0", job.process.err
-    assert run.holdfast("check", "job").rc == 3
+    assert run.holdfast("held", "job").rc == 3
     job.process.popen.stdin.close()
     job.wait()
-    assert run.holdfast("check", "job").rc == 3
+    assert run.holdfast("held", "job").rc == 3
 
 
 @scenario("fences rise from run to run")

@@ -268,7 +268,7 @@ def stopped_in_the_wait(run):
 def knows_all(run):
     ready(run)
     script = ('echo "$HOLDFAST_NAME|$HOLDFAST_NAME_2|$HOLDFAST_NAME_3|$HOLDFAST_NAME_4|$HOLDFAST_SLOT"; '
-              f'for n in "$HOLDFAST_NAME" "$HOLDFAST_NAME_2" "$HOLDFAST_NAME_3"; do {BUILD}/bin/holdfast check -q "$n" '
+              f'for n in "$HOLDFAST_NAME" "$HOLDFAST_NAME_2" "$HOLDFAST_NAME_3"; do {BUILD}/bin/holdfast held -q "$n" '
               '|| echo no; done; echo "$HOLDFAST_FENCE $HOLDFAST_FENCE_2 $HOLDFAST_FENCE_3"')
     # As a job of another run: what is that one's is not this one's.
     result = run.holdfast("run", "--also", "x", "--also", "y", "--also", "z", "w", BUILD / "bin" / "holdfast", "run",
@@ -313,7 +313,7 @@ def asked_for_one(run):
 @scenario("a job under several locks is dead before the first of them can pass to another", sanitizers=False)
 def dead_before_the_first(run):
     """All nodes are stopped in turn after a renewal of one lock only could be seen, so that their ends differ; what is
-    told of one lock at a time is in test_hold."""
+    told of one lock at a time is in test_lease_group."""
     ready(run)
     job = Job(run, "-t", f"{TTL_S}s", "--also", "second", "job", *python("""
 import signal, time
@@ -442,7 +442,7 @@ def slot_by_its_name(run):
 @scenario("jobs of run --slots: so many at a time, each with its slot, and the next when one ends or dies")
 def slots_of_run(run):
     ready(run)
-    script = f'echo "$HOLDFAST_NAME|$HOLDFAST_SLOT|$HOLDFAST_SLOTS"; {BUILD}/bin/holdfast check -q "$HOLDFAST_NAME" || ' \
+    script = f'echo "$HOLDFAST_NAME|$HOLDFAST_SLOT|$HOLDFAST_SLOTS"; {BUILD}/bin/holdfast held -q "$HOLDFAST_NAME" || ' \
              'echo no; read x; exit 5'
     jobs = [Job(run, "--slots", SLOTS, "pool", "sh", "-c", script, stdin=subprocess.PIPE) for _ in range(SLOTS)]
     lines = sorted(job.line() for job in jobs)

@@ -158,12 +158,12 @@ def rough(run):
 def turns(run):
     ready(run)
     script = ('echo "$HOLDFAST_MODE|$HOLDFAST_NAME|$HOLDFAST_SLOT|$HOLDFAST_SLOTS|$HOLDFAST_SLOT_FENCES|$HOLDFAST_FENCE"; '
-              f'{BUILD}/bin/holdfast check -q "$HOLDFAST_NAME" || echo no; read x; exit 0')
+              f'{BUILD}/bin/holdfast held -q "$HOLDFAST_NAME" || echo no; read x; exit 0')
     shared = [Job(run, "--shared", "db", "sh", "-c", script, stdin=subprocess.PIPE) for _ in range(2)]
     for job in shared:
         mode, name, slot, slots, fences, fence = job.line().split("|")
         assert (mode, name, slots, fences) == ("shared", f"db#{slot}", "64", "") and int(fence) > 0, (mode, name, slots, fences)
-    for command in ("show", "check"):
+    for command in ("show", "held"):
         told = run.holdfast(command, "db")
         assert told.rc != 0 and "db is not held on" in told.err and "2 of its slots, #" in told.err, told
     refused = run.holdfast("run", "-n", "-E", 9, "--exclusive", "db", "true")

@@ -48,7 +48,8 @@ def kept_seeds(_run):
     for line in SEEDS.read_text().splitlines():
         if line and not line.startswith("#"):
             seed, wide = line.split()[0].split("/")
-            simulate("--seed", seed, "--schedules", "1", "--any", "--every", "--wide", wide)
+            kinds = ["--groups"] if wide == "--groups" else ["--every", "--wide", wide]
+            simulate("--seed", seed, "--schedules", "1", "--any", *kinds)
 
 
 @scenario("a seed means the same in every run, whatever ran before it")

@@ -3,6 +3,7 @@
 are given anew while locks are held."""
 import pathlib
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from certificates import Authority  # noqa: E402
+from manager import Manager  # noqa: E402
 from rig import BUILD, Redis, free_port, main, scenario, wait_until  # noqa: E402
 from views import node_rows, wait_node  # noqa: E402
 
@@ -150,7 +152,7 @@ def plain_agent(run, fleet):
 def spec_of(server, function, seat):
     port = server.options[server.options.index("--port") + 1] if function is plain_server else server.port
     scheme = "redis" if function is plain_agent else "rediss"
-    return f"n3={scheme}://localhost:{port},as={seat}"
+    return f"n3={scheme}://localhost:{port},fleet_address={seat}"
 
 
 @scenario("right and wrong certificates, hosts and protocols: each is named, with its remedy, and locks go on with the others")
@@ -222,6 +224,32 @@ def files(run):
     fleet.give_certificate(*fleet.ca.issue("soon", days=3))
     code, said = fleet.check()
     assert code == 0 and re.search("warning: renew the certificate in .* it expires in [23] days", said), said
+
+
+@scenario("an agent is started between the writing of its new certificate and of the key: it is tried again, and the lease stays")
+def half_written(run):
+    fleet = Fleet(run, clients="yes")
+    agent = fleet.agent()
+    holder = run.holder()
+    holder.acquire("job")
+    new_cert, new_key = fleet.ca.issue("agent2")
+    fleet.settings["tls_cert_file"].write_bytes(new_cert.read_bytes())
+    agent.stop()
+    early = run.spawn(*run.agent_argv(nodes=[], fresh=False, options=("--config", fleet.write())), label="early")
+    assert early.wait() == 71 and "is not the key of the certificate" in early.err, early.err
+    fleet.settings["tls_key_file"].write_bytes(new_key.read_bytes())
+    fleet.agent(fresh=False)
+    time.sleep(3)
+    assert holder.held()
+    holder.release()
+    # Where it stays so, a service manager would start it ten times a second.
+    fleet.settings["tls_key_file"].write_text("")
+    manager = Manager(run)
+    held = run.spawn(*run.agent_argv(label="x", nodes=[], options=("--config", fleet.write())), label="held",
+                     env={"NOTIFY_SOCKET": manager.address})
+    manager.wait("STATUS=Refused to start")
+    held.signal(signal.SIGTERM)
+    assert held.wait() == 71 and held.err.count("has no private key") == 1, held.err
 
 
 @scenario("a peer that hangs in the handshake, and one that dribbles: nobody else's renewals wait for it", sanitizers=False)

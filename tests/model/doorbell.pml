@@ -2,7 +2,7 @@
  * agent's sweep and without a timeout. An invalid end state is a lost wake-up; an assertion that
  * fails is an entry that was read before it was whole, or overwritten before it was read.
  *
- * The client (`shm/ring_client.c`, `libclient/ring.c`) sends three requests, as many at a time as
+ * The client (`shm/ring_client.c`, `libclient/dispatch.c`) sends three requests, as many at a time as
  * it likes, and waits for three answers. It sleeps on the futex word, or on its socket as programs
  * with an event loop do. The agent (`shm/ring_agent.c`, `agent/broker/clients/sessions.c`) sleeps in epoll on the
  * client's eventfd, which it never reads. Rings have two places here: one fewer than requests.

@@ -1,21 +1,21 @@
 /* The name index while it is rebuilt: whoever looks for a name that stands finds it, or knows that it
  * cannot know; whoever looks for one that does not stand is never given another's slot.
  *
- * `shm/index_write.c` compacts the area in use into the other one and flips them, twice, so that a
+ * `shm/index.c` compacts the area in use into the other one and flips them, twice, so that a
  * reader may be stopped for a whole flip and more. An area is two places here: the first one probed
  * has held something else (a tombstone) in the area that is compacted, so the name moves. It may be
  * killed at any step; another agent rebuilds the index then.
  *
  * Rules; a model without one of them must fail:
  */
-#define DROP_FILLED_FIRST  1 /* `shm/index_write.c:index_write_compact`: an area is filled before the areas are flipped */
-#define DROP_FLIP_RELEASE  2 /* `shm/index_write.c:index_write_flip`: what fills it is out before it is shown */
-#define DROP_FLIP_ODD      3 /* `shm/index_write.c:index_write_flip`: the count moves, so that a reader knows */
-#define DROP_OTHER_AREA    4 /* `shm/index_write.c:index_write_begin_rebuild`: the area in use is left alone */
-#define DROP_SAME          5 /* `shm/index_find.c:hf_index_find`: a miss counts only if the count is the same */
-#define DROP_EVEN          6 /* `shm/index_find.c:hf_index_find`: a miss under an odd count does not count */
-#define DROP_AREA_ACQUIRE  7 /* `shm/index_find.c:hf_index_find`: the area is read before its entries */
-#define DROP_COMPARE       8 /* `shm/index_find.c:find_in`: a hit counts only if the slot has that name */
+#define DROP_FILLED_FIRST  1 /* `shm/index.c:index_write_compact`: an area is filled before the areas are flipped */
+#define DROP_FLIP_RELEASE  2 /* `shm/index.c:index_write_flip`: what fills it is out before it is shown */
+#define DROP_FLIP_ODD      3 /* `shm/index.c:index_write_flip`: the count moves, so that a reader knows */
+#define DROP_OTHER_AREA    4 /* `shm/index.c:index_write_begin_rebuild`: the area in use is left alone */
+#define DROP_SAME          5 /* `shm/index.c:hf_index_find`: a miss counts only if the count is the same */
+#define DROP_EVEN          6 /* `shm/index.c:hf_index_find`: a miss under an odd count does not count */
+#define DROP_AREA_ACQUIRE  7 /* `shm/index.c:hf_index_find`: the area is read before its entries */
+#define DROP_COMPARE       8 /* `shm/index.c:index_find_in`: a hit counts only if the slot has that name */
 
 c_decl {
     \#include <stdlib.h>

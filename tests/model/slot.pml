@@ -2,24 +2,24 @@
  * is never ahead of what it is about; also when the writer is killed at any step and another agent
  * goes on.
  *
- * The writer (`agent/broker/locks/resources.c:resource_publish`, `shm/slot_write.c`) gives the slot from lease 1 to
+ * The writer (`agent/broker/locks/names.c:name_publish`, `shm/slot.c`) gives the slot from lease 1 to
  * lease 2 and then to lease 3. A and B stand for the fields, a text for the name: each carries the
  * number of its lease. There are two places for texts, and a lease takes the one that the lease before
  * it does not have. Killed, the agent is followed by one that writes the lease anew from its journal.
  *
  * Rules; a model without one of them must fail:
  */
-#define DROP_ENTER          1 /* `shm/seq.h:hf_seq_enter`: the count is odd before anything changes */
-#define DROP_FIELD_RELEASE  2 /* `shm/slot_write.c:hf_slot_publish`: fields are out after the odd count */
-#define DROP_LEAVE_RELEASE  3 /* `shm/seq.h:hf_seq_leave`: fields are out before the even count */
-#define DROP_ODD            4 /* `shm/seq.h:hf_seq_begin`: nothing is copied under an odd count */
-#define DROP_SAME           5 /* `shm/seq.h:hf_seq_same`: the count is looked at again */
-#define DROP_BEGIN_ACQUIRE  6 /* `shm/seq.h:hf_seq_begin`: the count is read before the fields */
-#define DROP_FIELD_ACQUIRE  7 /* `shm/slot_read.c:slot_read_copy_slot`: the fields are read before the count is again */
+#define DROP_ENTER          1 /* `shm/row.h:hf_seq_enter`: the count is odd before anything changes */
+#define DROP_FIELD_RELEASE  2 /* `shm/slot.c:hf_slot_publish`: fields are out after the odd count */
+#define DROP_LEAVE_RELEASE  3 /* `shm/row.h:hf_seq_leave`: fields are out before the even count */
+#define DROP_ODD            4 /* `shm/row.h:hf_seq_begin`: nothing is copied under an odd count */
+#define DROP_SAME           5 /* `shm/row.h:hf_seq_same`: the count is looked at again */
+#define DROP_BEGIN_ACQUIRE  6 /* `shm/row.h:hf_seq_begin`: the count is read before the fields */
+#define DROP_FIELD_ACQUIRE  7 /* `shm/slot.c:slot_read_copy_slot`: the fields are read before the count is again */
 #define DROP_TEXT_FIRST     8 /* `shm/text_pool.c:hf_text_put`: the text stands before a slot leads to it */
-#define DROP_TEXT_ELSEWHERE 9 /* `agent/broker/locks/resources.c:resource_publish`: the old text goes after the new is published */
-#define DROP_WORD_LAST      10 /* `shm/slot_write.c:hf_slot_publish`: the word is out after the fields */
-#define DROP_WITHDRAW       11 /* `shm/slot_write.c:hf_slot_withdraw`: the word of a lease goes before the next comes */
+#define DROP_TEXT_ELSEWHERE 9 /* `agent/broker/locks/names.c:name_publish`: the old text goes after the new is published */
+#define DROP_WORD_LAST      10 /* `shm/slot.c:hf_slot_publish`: the word is out after the fields */
+#define DROP_WITHDRAW       11 /* `shm/slot.c:hf_slot_withdraw`: the word of a lease goes before the next comes */
 #define DROP_WRITE_ANEW     12 /* `agent/broker/locks/readopt.c:readopt_old_text_of`: a torn slot is not made readable as it is */
 #define DROP_RESERVE        13 /* `agent/broker/locks/readopt.c:readopt_reserve_texts`: no text is put over one that is still read */
 

@@ -21,7 +21,7 @@ UNIT_PATIENCE = 120
 SCENARIO_PATIENCE = 300
 CHAOS_PATIENCE = 900
 SIM_PATIENCE = 3600
-SLOW = ("test_guardian", "test_tree", "test_agent_link", "test_agent_releaser", "test_agent_renewal",
+SLOW = ("test_guardian", "test_tree", "test_agent_link", "test_agent_key_deleter", "test_agent_renewal",
         "test_agent_renewal_end", "test_agent_renewal_records", "test_client_lease", "test_client_set", "test_client_slots")
 IN_ORDER = ("test_agent_renewal", "test_agent_renewal_handoff")  # some of their tests need nodes that those before have used
 # They want two processors at one moment: tried ten times. Whether a quick run has them, too.

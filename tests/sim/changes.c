@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/broker/nodes/node_fleet_steps.h"
+#include "agent/broker/nodes/node_fleet.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/broker/rooms.h"
-#include "agent/config/list_hash.h"
+#include "agent/config/config.h"
 #include "agent/core/fleet_change.h"
-#include "agent/record/fleet_start.h"
+#include "agent/state/fleet_memory.h"
 #include "shm/status.h"
 #include "tests/sim/fleets.h"
 #include "tests/sim/host.h"
@@ -17,6 +17,7 @@
 #include "tests/sim/liars.h"
 #include "tests/sim/moments.h"
 #include "tests/sim/remedies.h"
+#include "tests/sim/sleepers.h"
 #include "tests/sim/vnode.h"
 #include "tests/sim/wide.h"
 #include "tests/sim/wishes.h"
@@ -145,6 +146,7 @@ void changes_configure(struct sim_host *host)
         ttl_max_ms = (uint32_t)r->ttl_max_ms;
     if (ttl_max_ms)
         host->config.ttl_max_ms = host->config.ttl_longest_ms = ttl_max_ms;
+    host->config.file_ttl_max_ms = host->config.ttl_max_ms;
     fleet_start(&host->config, host->dir, &host->clock);
 }
 
@@ -184,6 +186,8 @@ static void check_ttls(const struct sim_host *host, const struct fleet_record *r
         grant = r->ttl_max_before_ms;
     if (narrow && r->ttl_max_before_ms > longest)
         longest = r->ttl_max_before_ms;
+    if (narrow && c->file_ttl_max_ms > longest)
+        longest = c->file_ttl_max_ms;
     if (r->version > 1 && (c->ttl_max_ms != grant || c->ttl_longest_ms != longest))
         sim_violation("change", "h%d grants for %d ms and waits for %d ms by version %d",
                       host->number, (int)c->ttl_max_ms, (int)c->ttl_longest_ms, (int)r->version);
@@ -283,7 +287,7 @@ bool changes_ask(struct sim_host *host, const struct fleet_wish *wish)
         return false;
     wish_check(&before, wish);
     moments_arm(&before);
-    if (doubting && !sim.plan.gentle && before.state == FLEET_COMPLETE)
+    if (doubting && !sim.plan.gentle && !sim.plan.sleepers && before.state == FLEET_COMPLETE)
         begin_to_doubt();
     return true;
 }
@@ -403,7 +407,7 @@ static void on_operator(struct sim_event *event)
     } else if (r.state != FLEET_CHANGING && !rng_chance(rng, 0.15 * often)) {
         if (f->settles.ns == HF_TIME_PAST.ns || rng_chance(rng, 0.1))
             wish_for(&r, host);
-    } else if (sim.plan.gentle) {
+    } else if (sim.plan.gentle || sim.plan.sleepers) {
         return;
     } else if (!sim.plan.lies && r.state == FLEET_CHANGING && rng_chance(rng, 0.3 * often) &&
                wish_gone(&r, &wish)) {
@@ -494,6 +498,7 @@ void changes_plan(void)
     p->fault[FAULT_STEP] = p->storm_steps = false;
     p->faults_until += rng_between(rng, 1, 3) * (p->ttl_max_ms * SIM_MS * 102 / 100 + SIM_SEC);
     ask_every = rng_chance(rng, 0.5) ? HASTE : ASK_EVERY;
+    sleepers_plan();
 }
 
 void changes_begin(void)
@@ -510,6 +515,7 @@ void changes_begin(void)
     wishes_begin(rng);
     liars_begin(rng);
     moments_begin(rng);
+    sleepers_begin();
     for (int i = 0; i < sim.plan.hosts; i++) {
         plain[i] = sim.host[i]->config;
         mains[i] = (struct main_thread){.event = {.fn = on_look}, .host = sim.host[i]};

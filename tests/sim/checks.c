@@ -6,7 +6,7 @@
 
 #include "agent/core/fence.h"
 #include "agent/core/fleet_record.h"
-#include "agent/redis/script.h"
+
 #include "tests/sim/changes.h"
 #include "tests/sim/fake_hiredis.h"
 #include "tests/sim/forces.h"
@@ -85,7 +85,7 @@ struct claim *checks_granted(struct sim_proc *proc, int resource, uint32_t slot_
                             .generation = generation,
                             .fence = fence,
                             .token_at = token_at(host, slot_number, fence),
-                            .run = proc->run,
+                            .is_job = proc->run,
                             .used = true};
     claims = claim;
     sim.seen[SEEN_GRANT] = true;
@@ -151,7 +151,7 @@ static void check_losing(struct claim *c)
         sim_violation(
             "losing", "h%d: r%d, generation %u, is extended by %.6f s though it was losing",
             c->host->number, c->resource, c->generation, (double)(valid - c->losing_ns) / SIM_SEC);
-    if (!c->losing_ns && (losing || (c->run && host_now(c->host).ns >= valid - ttl / 10 * 3))) {
+    if (!c->losing_ns && (losing || (c->is_job && host_now(c->host).ns >= valid - ttl / 10 * 3))) {
         c->losing_ns = valid;
         c->losing_by = c->host->incarnation;
     }

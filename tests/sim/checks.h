@@ -25,7 +25,7 @@ struct claim {
     bool ended;      /* the word was seen as 0, or as another's */
     bool expired;    /* the word was seen past its deadline */
     bool job;        /* a job runs under it */
-    bool run;
+    bool is_job;
     bool orphan;             /* its job outlives the process that the agent knows */
     sim_ns frozen_until;     /* suspended with its host */
     uint32_t losing_by;      /* incarnation of the agent then */

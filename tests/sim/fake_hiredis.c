@@ -6,8 +6,8 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#include "agent/redis/command.h"
 #include "agent/redis/script.h"
+#include "agent/redis/command.h"
 #include "agent/base/token.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/watches.h"

@@ -5,7 +5,7 @@
 
 #include "agent/broker/nodes/nodes.h"
 #include "agent/broker/rooms.h"
-#include "agent/config/config_fleet.h"
+#include "agent/config/config.h"
 #include "agent/core/fleet_record.h"
 #include "tests/sim/host.h"
 #include "tests/sim/vnode.h"

@@ -4,13 +4,13 @@
 
 #include "agent/broker/broker.h"
 #include "agent/broker/locks/locks.h"
-#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/names.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/broker/rooms.h"
-#include "agent/config/list_hash.h"
+#include "agent/config/config.h"
 #include "agent/redis/link_internal.h"
 #include "agent/renewal/renewal_internal.h"
-#include "agent/record/stores.h"
+#include "agent/state/stores.h"
 #include "shm/status.h"
 #include "tests/sim/addresses.h"
 #include "tests/sim/changes.h"
@@ -40,7 +40,7 @@ hf_time host_now(const struct sim_host *host)
 static bool took_up(const struct broker *b)
 {
     for (uint32_t i = 0; i < b->locks->slots_used; i++)
-        if (b->locks->by_slot[i] && resource_lease(b->locks->by_slot[i]))
+        if (b->locks->by_slot[i] && name_lease(b->locks->by_slot[i]))
             return true;
     return false;
 }

@@ -49,7 +49,7 @@ static bool may_have(enum sim_seen seen)
 
     switch (seen) {
     case SEEN_RESTART:
-        return !own && !sim.plan.gentle && !sim.plan.lies;
+        return !own && !sim.plan.gentle && !sim.plan.sleepers && !sim.plan.lies;
     case SEEN_RECOVERY:
         return !own;
     case SEEN_LOSS:

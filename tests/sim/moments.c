@@ -133,7 +133,7 @@ static void on_look(struct sim_event *event)
 
 void moments_arm(const struct fleet_record *before)
 {
-    if (sim.plan.gentle || sim.plan.lies || rng_chance(rng, 0.3))
+    if (sim.plan.gentle || sim.plan.sleepers || sim.plan.lies || rng_chance(rng, 0.3))
         return;
     moment = (enum moment)rng_below(rng, MOMENTS);
     version = before->version + 1;

@@ -89,7 +89,7 @@ static void acquire(struct sim_proc *p, int resource)
     p->claim = NULL;
     p->run =
         !p->probe && !wide_has(WIDE_HOT) && (rng_chance(&sim.rng, 0.25) || groups_wants_job(p));
-    q.flags = p->run ? HF_REQ_RUN : 0;
+    q.flags = p->run ? HF_REQ_JOB : 0;
     q.ttl_ms = (uint32_t)rng_between(&sim.rng, 500, sim.plan.ttl_max_ms);
     if (rng_chance(&sim.rng, 0.5) || wide_has(WIDE_FAR))
         q.ttl_ms = sim.plan.ttl_ms;

@@ -28,7 +28,7 @@ struct guardian_model { /* one of the two of a run */
     sim_ns stopped_until;
 };
 
-/* The process groups of a run: tools/run/guardians.h. The job's first process is in RUN's if there is a terminal, else in JOB's. */
+/* The process groups of a run: tools/run/guardian.h. The job's first process is in RUN's if there is a terminal, else in JOB's. */
 enum sim_group { GROUP_RUN, GROUP_INNER, GROUP_JOB, SIM_GROUPS };
 
 struct hand;

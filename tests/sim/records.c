@@ -7,11 +7,11 @@
 #include "agent/agent.h"
 #include "agent/broker/locks/rounds.h"
 #include "agent/broker/locks/waiters.h"
-#include "agent/record/journal.h"
+#include "agent/state/journal.h"
 #include "agent/core/fence.h"
 #include "agent/core/handoff.h"
 #include "agent/core/refresh.h"
-#include "agent/core/validity.h"
+#include "agent/core/timing.h"
 #include "shm/slot.h"
 #include "shm/status.h"
 #include "tests/sim/checks.h"
@@ -161,7 +161,7 @@ void __wrap_hf_slot_withdraw(struct hf_slot *slot)
                       host->number);
     __real_hf_slot_withdraw(slot);
     if (known && rec.state.state != JOURNAL_HANDOFF) /* the token goes on */
-        token_ended(&rec.id.token, rec.id.who.run);
+        token_ended(&rec.id.token, rec.id.who.is_job);
     sim_preempt();
     if (known && rec.state.state == JOURNAL_HANDOFF)
         sim_kill_here(KILL_CHANCE);
@@ -278,7 +278,7 @@ static void check_votes(const struct sim_host *host, const struct record *rec)
     }
 }
 
-/* Of a lease that is over no d_i is a vote (agent/record/journal.h). */
+/* Of a lease that is over no d_i is a vote (agent/state/journal.h). */
 static bool is_believed(const struct journal_lease *state)
 {
     return journal_is_held(state->state) && state->slot_state < HF_SLOT_LOST;

@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/broker/nodes/node_fleet_steps.h"
+#include "agent/broker/nodes/node_fleet.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/broker/rooms.h"
-#include "agent/core/fleet_later.h"
+#include "agent/core/fleet.h"
 #include "tests/sim/changes.h"
 #include "tests/sim/host.h"
 #include "tests/sim/liars.h"
@@ -43,12 +43,14 @@ static bool give_again(struct sim_host *host, const struct fleet *f, int lone)
 
 /* --- a record that no node has any more --------------------------------------------------------- */
 
+/* Or what they came back with may be an earlier one. */
 static bool is_forgotten(const struct fleet *f)
 {
     bool bare = false;
 
     for (int i = 0; i < f->n; i++)
-        bare |= f->node[i].there && fleet_is_bare(f, i);
+        bare |= f->node[i].there &&
+                (fleet_is_bare(f, i) || (fleet_is_doubted(f, i) && !fleet_doubt_is_newcomer(f)));
     return bare && fleet_none_has_it(f) && !fleet_is_latest(f, HF_TIME_NEVER);
 }
 

@@ -1,5 +1,5 @@
 /* agent/broker/clients/sessions.c and agent/broker/clients/attach.c for the simulator: the life of a session, without sockets and rings. What the
- * requests ask for is the shipped agent/broker/dispatch.c's. */
+ * requests ask for is the shipped agent/broker/broker.c's. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -7,7 +7,7 @@
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
 #include "agent/broker/locks/locks.h"
-#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/names.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/broker/rooms.h"
 #include "shm/status.h"
@@ -76,7 +76,7 @@ void session_end(struct session *s, const char *why)
 /* Its name is "rN". */
 static int resource_of(const struct session *s, uint32_t slot)
 {
-    return s->clients->agent->broker->locks->by_slot[slot]->name[1] - '0';
+    return s->clients->agent->broker->locks->by_slot[slot]->bytes[1] - '0';
 }
 
 void session_answer(struct session *s, const struct hf_completion_entry *entry)
@@ -136,7 +136,7 @@ static struct client *client_of(struct clients *clients, const struct sim_proc *
 
     LIST_FOREACH (c, &clients->all, all)
         if (proc->cookie && c->cookie_hash == proc->cookie && c->pid == proc->pid &&
-            c->start_time == proc->start_time)
+            c->birth == proc->start_time)
             return c;
     return NULL;
 }
@@ -170,7 +170,7 @@ static struct client *client_make(struct session *s, uint64_t start_time)
     c->pid = s->pid;
     c->uid = s->uid;
     c->user = s->user;
-    c->start_time = start_time;
+    c->birth = start_time;
     return c;
 }
 

@@ -6,7 +6,7 @@ pkg_check_modules(LUA51 REQUIRED IMPORTED_TARGET GLOBAL lua5.1)
 set(HF_SIM_WRAPPED
     malloc calloc realloc free slab_take slab_give
     open open64 shm_open shm_unlink unlink rename access close fstat fstat64 lstat posix_fallocate posix_fallocate64 ftruncate
-    ftruncate64 pwrite pwrite64 pread pread64 mmap mmap64 munmap fchmod madvise mlock fcntl64 flock gethostname getpid syscall ioctl hf_file_id hf_table_create
+    ftruncate64 pwrite pwrite64 pread pread64 mmap mmap64 munmap fchmod madvise mlock fcntl64 flock gethostname getpid syscall ioctl hf_file_id hf_process_start_time hf_table_create
     getrandom getpeername getnameinfo pthread_create pthread_join pthread_setname_np pthread_sigmask
     hf_slot_publish hf_slot_end hf_slot_withdraw hf_slot_extend journal_put journal_put_identity grant_lease
     refresh_init refresh_take knock_wanted)

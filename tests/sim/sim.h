@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "agent/base/thread_role.h"
+#include "agent/base/thread.h"
 #include "shm/compiler.h"
 #include "shm/layout.h"
 #include "shm/nstime.h"
@@ -179,6 +179,7 @@ struct sim_plan {                               /* drawn from the seed first of 
     bool founded;     /* they have the fleet's record, of an hour ago */
     bool tolerant;    /* faults on N - q nodes at most, none of agents: no lease may be lost */
     bool flushes;     /* nodes forget at any time, and nothing else happens: no lease may be lost */
+    bool sleepers;    /* the fleet changes while a host sleeps, and servers go back to before it */
     bool gentle;      /* the fleet changes, and nothing else happens: no lease may be lost */
     bool lies;        /* it changes, one member lies, and no other one forgets */
     bool storm_steps; /* storms step clocks, too */

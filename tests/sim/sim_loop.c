@@ -8,7 +8,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/base/thread_role.h"
+#include "agent/base/thread.h"
 #include "agent/redis/resolver.h"
 #include "shm/status.h"
 #include "tests/sim/fake_hiredis.h"
@@ -239,6 +239,11 @@ int loop_fd_add(struct loop *loop, struct loop_fd *owner, int fd, void (*fn)(str
         return HF_OK;
     }
     return HF_ENOMEM;
+}
+
+int loop_set_add(struct loop *l, struct loop_fd *watch, int fd, void (*fn)(struct loop_fd *))
+{
+    return loop_fd_add(l, watch, fd, fn);
 }
 
 void loop_fd_remove(struct loop *loop, struct loop_fd *owner)

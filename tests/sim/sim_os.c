@@ -428,7 +428,8 @@ long __wrap_syscall(long number, ...)
     return proc_pidfd((uint32_t)pid);
 }
 
-uint64_t hf_process_start_time(pid_t pid)
+uint64_t __wrap_hf_process_start_time(pid_t pid);
+uint64_t __wrap_hf_process_start_time(pid_t pid)
 {
     return proc_start_time(sim.frame->host, (uint32_t)pid);
 }

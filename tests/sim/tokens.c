@@ -30,7 +30,7 @@ struct life {
     sim_ns set;                  /* an acquire or a heal was sent last */
     sim_ns released, ended;      /* SIM_NEVER: not yet */
     uint32_t ttl_ms;
-    bool run;             /* its keys may be left to lapse, */
+    bool is_job;          /* its keys may be left to lapse, */
     uint32_t released_to; /* but for these nodes */
     uint32_t voted;       /* nodes that its lease has ever counted on */
     uint32_t stood;       /* nodes that an acquire wrote it to */
@@ -81,11 +81,11 @@ static struct life *find_token(const struct token *token)
     return find(text);
 }
 
-void token_ended(const struct token *token, bool run)
+void token_ended(const struct token *token, bool is_job)
 {
     struct life *t = find_token(token);
 
-    t->run = run;
+    t->is_job = is_job;
     if (t->ended == SIM_NEVER)
         t->ended = sim.now;
 }
@@ -366,13 +366,13 @@ static bool is_excused(const struct vnode *node, const struct life *t)
     const struct net_path *path = net_path(host, node);
 
     return t->released == SIM_NEVER ||
-           (t->run && !(t->released_to & UINT32_C(1) << node->number)) || host->phase != HOST_ON ||
-           host->incarnation != t->incarnation || host->stopped_until > sim.now ||
-           host_is_running(host) || !host_is_linked(host, node->number) || !node->running ||
-           node->stopped_until > sim.now || node->error_until > sim.now || node->last_step ||
-           node->forgot_a_second || path->slow_until > sim.now ||
-           path->blocked_until[NET_THERE] > sim.now || path->blocked_until[NET_BACK] > sim.now ||
-           is_held_up(host, node);
+           (t->is_job && !(t->released_to & UINT32_C(1) << node->number)) ||
+           host->phase != HOST_ON || host->incarnation != t->incarnation ||
+           host->stopped_until > sim.now || host_is_running(host) ||
+           !host_is_linked(host, node->number) || !node->running || node->stopped_until > sim.now ||
+           node->error_until > sim.now || node->last_step || node->forgot_a_second ||
+           path->slow_until > sim.now || path->blocked_until[NET_THERE] > sim.now ||
+           path->blocked_until[NET_BACK] > sim.now || is_held_up(host, node);
 }
 
 static sim_ns max_ns(sim_ns a, sim_ns b)
@@ -449,7 +449,7 @@ static bool is_of_a_run(const char *value, int server)
         const struct life *t = &tokens[used[i]];
 
         if (forces_same_hold(value, t->text))
-            return t->run && !(t->released_to & UINT32_C(1) << server);
+            return t->is_job && !(t->released_to & UINT32_C(1) << server);
     }
     return false;
 }

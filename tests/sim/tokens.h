@@ -7,7 +7,7 @@
 
 void tokens_begin(void);
 /* The word of its lease was zeroed. */
-void token_ended(const struct token *token, bool run);
+void token_ended(const struct token *token, bool is_job);
 /* Its lease counts on these nodes, bit per node. */
 void token_voted(const struct token *token, uint32_t nodes);
 /* Whether its lease has ever counted on all of them. */

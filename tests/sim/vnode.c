@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/config/list_hash.h"
+#include "agent/config/config.h"
 #include "tests/sim/wander.h"
 #include "tests/sim/watches.h"
 #include "tests/sim/wide.h"

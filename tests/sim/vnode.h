@@ -10,7 +10,7 @@
 /* --- keys: node_store.c ----------------------------------------------------------------------- */
 
 #define STORE_KEYS   12
-#define STORE_FIELDS 9
+#define STORE_FIELDS 10
 #define STORE_VALUE  72
 
 struct store_key {

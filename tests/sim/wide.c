@@ -104,7 +104,7 @@ int wide_nodes(int nodes)
     return wide_has(WIDE_SIZES) ? sizes[rng_below(&rng[WIDE_SIZES], HF_LENGTH(sizes))] : nodes;
 }
 
-/* As far as the default TTL allows for (agent/core/sampling.h), and all leases have that; then there is no room for clocks
+/* As far as the default TTL allows for (agent/core/timing.h), and all leases have that; then there is no room for clocks
  * that run apart, nor for single answers that are slow. */
 static void plan_far(struct sim_plan *p)
 {

@@ -155,7 +155,8 @@ static void draw_member(const struct fleet_record *r, struct fleet_wish *wish)
     int at = (int)rng_below(rng, r->count);
 
     memcpy(wish->id, r->seat[at].id, sizeof(wish->id));
-    wish->gone = !sim.plan.gentle && !sim.plan.lies && r->count > 2 && rng_chance(rng, 0.15);
+    wish->gone = !sim.plan.gentle && !sim.plan.sleepers && !sim.plan.lies && r->count > 2 &&
+                 rng_chance(rng, 0.15);
     if (wish->gone)
         die(r->seat[at].address);
 }

@@ -10,6 +10,8 @@
  *   breaker SOCKET churn MS        attaches and disconnects as fast as it can, so long; prints how often
  *   breaker SOCKET hoard MS        the same, and keeps the memory that it was given: prints how often and how many KiB, and ends with stdin
  *   breaker SOCKET pin MS          the same, and keeps the pages alone, in pipes: prints how often and how many KiB, and ends with stdin
+ *   breaker SOCKET watched COUNT   has its socket watched COUNT times, a thousand in one epoll, and asks and is nudged for five seconds; prints
+ *                                  how often
  *   breaker SOCKET sparse          says that its rings are allocated, which they are not
  *   breaker SOCKET unready         rings its doorbell before its rings are allocated
  *   breaker SOCKET write-locked    locks its requests' file in the kernel by a write that never ends, until stdin does (as root)
@@ -17,6 +19,9 @@
  *   breaker SOCKET bell            looks whether the agent reads or writes its doorbell
  *   breaker SOCKET stranger        says that it is a guardian, with a cookie of its own
  *   breaker SOCKET victim          takes the lock "stolen", prints "cookie HEX", and ends with stdin
+ *   breaker SOCKET queries|onces|pages SESSIONS DEPTH
+ *                                  keeps so many queries of the name "job" or of its last run, or pages of listings, open in each of so many sessions, until
+ *                                  stdin ends; prints "ready" after the first answer, and how many were answered and refused with a limit
  *   breaker SOCKET group HOLDER N  hands over N descriptors as its job's control group, twice; HOLDER 1: as who holds the
  *                                  lease, 0: as its guardian
  *   breaker SOCKET foreign-group   hands over one of which it has no word that it is not taken; prints "sent", or "refused"
@@ -37,8 +42,10 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -207,6 +214,51 @@ static bool is_touched(void)
     return kib_of(raw.fds[HF_FD_REQUESTS]) || kib_of(raw.fds[HF_FD_COMPLETIONS]);
 }
 
+#define WATCHES_OF_ONE 1000
+
+static void watch(int count)
+{
+    static int same[WATCHES_OF_ONE];
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+
+    for (int i = 0; i < WATCHES_OF_ONE; i++)
+        if ((same[i] = dup(raw.sock)) < 0)
+            die("dup");
+    for (int done = 0; done < count; done++) {
+        static int epoll;
+
+        if (done % WATCHES_OF_ONE == 0 && (epoll = epoll_create1(0)) < 0)
+            die("epoll_create1");
+        if (epoll_ctl(epoll, EPOLL_CTL_ADD, same[done % WATCHES_OF_ONE], &event) < 0)
+            die("epoll_ctl");
+    }
+}
+
+static int watched(const char *path, int count)
+{
+    struct rlimit files;
+    struct hf_completion_entry answer;
+    char nudge[64];
+    int asked = 0;
+    time_t until;
+
+    (void)getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &files);
+    attach(path);
+    watch(count);
+    atomic_store(&raw.ring.out->polls, 1);
+    for (until = time(NULL) + 6; time(NULL) < until; asked++) {
+        submit(&(struct hf_request_entry){.op = HF_OP_PING, .id = (uint64_t)asked + 1});
+        while (hf_ring_reap(&raw.ring, &answer) == 0)
+            usleep(100);
+        while (recv(raw.sock, nudge, sizeof(nudge), MSG_DONTWAIT) > 0)
+            ;
+    }
+    printf("%d\n", asked);
+    return 0;
+}
+
 static int unready(const char *path)
 {
     if (raw_greet(&raw, path, HF_ROLE_HOLDER, NULL) < 0)
@@ -365,7 +417,7 @@ static int rob(const char *path, const char *hex)
     if (hf_table_open_fd(dup(raw.fds[HF_FD_TABLE]), &table, why, sizeof(why)) < 0 ||
         hf_index_find(&table, "stolen", 6, &view) < 0)
         die("the table");
-    for (uint32_t op = HF_OP_RELEASE; op <= HF_OP_ASK; op++) {
+    for (uint32_t op = HF_OP_RELEASE; op <= HF_OP_STOP_HOLDER; op++) {
         struct hf_request_entry entry = raw_acquire(op, "stolen", 6);
 
         if (op == HF_OP_CANCEL)
@@ -429,6 +481,65 @@ static int bell(void)
     return rings == 101 ? 0 : 1; /* the first when it attached */
 }
 
+/* What one of many sessions has open. */
+struct asker {
+    struct raw_client raw;
+    uint64_t id;
+    int open;
+};
+
+/* Counts answers, and apart from them those refused with a limit; asks for as many again. False: there were none. */
+static bool ask_again(struct asker *asker, uint8_t op, int depth, int ret_count[2])
+{
+    struct hf_completion_entry answer;
+    bool any = false;
+
+    while (hf_ring_reap(&asker->raw.ring, &answer) == 1) {
+        any = true;
+        if (answer.op == HF_OP_ITEM)
+            continue;
+        asker->open--;
+        ret_count[answer.status == HF_ELIMIT]++;
+    }
+    if (any)
+        raw_ring_doorbell(&asker->raw); /* there is room for more */
+    for (; asker->open < depth; asker->open++) {
+        struct hf_request_entry entry =
+            raw_acquire(asker->id + 1, "job", op == HF_OP_LISTING ? 0 : 3);
+
+        entry.op = op;
+        entry.slot = (uint32_t)(asker->id % 3); /* a node */
+        if (!raw_submit(&asker->raw, &entry))
+            break;
+        asker->id++;
+    }
+    return any;
+}
+
+static int ask(const char *path, uint8_t op, int sessions, int depth)
+{
+    struct pollfd end = {.fd = STDIN_FILENO, .events = POLLIN};
+    struct asker *askers = calloc((size_t)sessions, sizeof(*askers));
+    int count[2] = {0};
+    bool told = false, any;
+
+    for (int i = 0; i < sessions; i++)
+        if (!askers || raw_attach(&askers[i].raw, path, HF_ROLE_HOLDER, NULL) < 0)
+            die(askers ? askers[i].raw.why : "calloc");
+    do {
+        any = false;
+        for (int i = 0; i < sessions; i++)
+            any |= ask_again(&askers[i], op, depth, count);
+        if (!told && count[0]) {
+            puts("ready");
+            fflush(stdout);
+            told = true;
+        }
+    } while (poll(&end, 1, any ? 0 : 1) == 0);
+    printf("%d %d\n", count[0], count[1]);
+    return 0;
+}
+
 /* False: the kernel takes no descriptors for the agent. */
 static bool send_along(const void *bytes, size_t size, const int *fds, int count)
 {
@@ -474,7 +585,7 @@ static void take_a_job(const char *path, bool as_guardian)
     struct hf_request_entry entry = raw_acquire(1, name, (size_t)len);
     static struct raw_client first;
 
-    entry.flags = HF_REQ_RUN | HF_REQ_GUARDED;
+    entry.flags = HF_REQ_JOB | HF_REQ_SECOND_GUARDIAN;
     if (answer_to(&entry).status != HF_OK)
         die("the lock");
     first = raw;
@@ -645,8 +756,15 @@ int main(int argc, char **argv)
         return fill(argv[1], atoi(argv[3]));
     if (strcmp(kind, "hoard") == 0 || strcmp(kind, "churn") == 0)
         return churn(argv[1], atoi(argv[3]), *kind == 'h');
+    if (strcmp(kind, "queries") == 0 || strcmp(kind, "pages") == 0 || strcmp(kind, "onces") == 0) {
+        uint8_t op = *kind == 'q' ? HF_OP_QUERY : *kind == 'p' ? HF_OP_LISTING : HF_OP_ONCE;
+
+        return argc > 4 ? ask(argv[1], op, atoi(argv[3]), atoi(argv[4])) : 2;
+    }
     if (strcmp(kind, "pin") == 0)
         return pin_all(argv[1], atoi(argv[3]));
+    if (strcmp(kind, "watched") == 0)
+        return watched(argv[1], atoi(argv[3]));
     if (strcmp(kind, "unready") == 0)
         return unready(argv[1]);
     if (strcmp(kind, "write-locked") == 0)

@@ -35,7 +35,7 @@
 #include <unistd.h>
 
 #include "libclient/holdfast.h"
-#include "shm/loss.h"
+#include "shm/wordings.h"
 #include "tests/support/program.h"
 #include "tests/support/witness.h"
 

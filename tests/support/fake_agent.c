@@ -42,7 +42,7 @@ static void client_gone(struct fake_agent *a, int client)
     for (int i = 0; i < LEASES; i++) {
         struct held *lease = &a->leases[i];
 
-        if (lease->used && !lease->run && memcmp(lease->cookie, cookie, sizeof(cookie)) == 0)
+        if (lease->used && !lease->is_job && memcmp(lease->cookie, cookie, sizeof(cookie)) == 0)
             fake_end_lease(a, lease, HF_SLOT_ENDED, HF_LOSS_NONE);
     }
 }

@@ -42,7 +42,7 @@ struct attached {
 };
 
 struct held {
-    bool used, run, frozen; /* frozen: LOSING, V stays */
+    bool used, is_job, frozen; /* frozen: LOSING, V stays */
     uint32_t generation, ttl_ms, text_off;
     uint8_t comm_len;
     uint64_t fence;

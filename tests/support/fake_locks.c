@@ -142,7 +142,7 @@ static void publish(struct fake_agent *a, struct held *lease, const struct attac
         .pid = (uint32_t)c->peer.pid,
         .uid = c->peer.uid,
         .ttl_ms = lease->ttl_ms,
-        .flags = lease->run ? HF_SLOT_F_RUN : 0,
+        .flags = lease->is_job ? HF_SLOT_F_JOB : 0,
         .name_len = r->name_len,
         .note_len = r->note_len,
         .comm_len = (uint8_t)strnlen(c->hello.comm, HF_COMM_MAX),
@@ -173,7 +173,7 @@ static void grant(struct fake_agent *a, struct attached *c, const struct hf_requ
     }
     *lease = (struct held){
         .used = true,
-        .run = request->flags & HF_REQ_RUN,
+        .is_job = request->flags & HF_REQ_JOB,
         .generation = ++a->generation[lease - a->leases],
         .ttl_ms = request->ttl_ms ? request->ttl_ms : a->options.ttl_ms,
         .fence = a->last_fence += FENCE_ONE,
@@ -343,7 +343,7 @@ void fake_handle(struct fake_agent *a, int client, const struct hf_request_entry
         if (lease)
             set_losing(a, lease, HF_LOSS_GUARDIAN);
         break;
-    case HF_OP_ASK:
+    case HF_OP_STOP_HOLDER:
         lease = find_lease(a, request->name, request->name_len);
         if (lease)
             set_losing(a, lease, HF_LOSS_ASKED);

@@ -28,8 +28,9 @@ static int join(int from)
 
 int main(int argc, char **argv)
 {
-    struct hf_acquire_options options = {
-        .size = sizeof(options), .flags = HF_ACQUIRE_RUN | HF_ACQUIRE_GUARDED, .wait_ms = -1};
+    struct hf_acquire_options options = {.size = sizeof(options),
+                                         .flags = HF_ACQUIRE_JOB | HF_ACQUIRE_SECOND_GUARDIAN,
+                                         .wait_ms = -1};
     struct hf_ticket ticket;
     hf_client *client;
     hf_lease *lease;

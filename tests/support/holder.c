@@ -168,7 +168,7 @@ static void options_from_words(struct hf_acquire_options *ret_options)
     };
     for (int i = 4; i < word_count; i++) {
         if (strcmp(words[i], "run") == 0) {
-            ret_options->flags |= HF_ACQUIRE_RUN;
+            ret_options->flags |= HF_ACQUIRE_JOB;
         } else if (strncmp(words[i], "beat=", 5) == 0) {
             ret_options->heartbeat_ms = (uint32_t)strtoul(words[i] + 5, NULL, 10);
         } else if (strncmp(words[i], "hold=", 5) == 0) {

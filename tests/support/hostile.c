@@ -21,7 +21,6 @@
 #include <time.h>
 
 #include "shm/index.h"
-#include "shm/index_probe.h"
 #include "tests/support/raw_client.h"
 
 #define LIFE_MS      400 /* then it is killed */
@@ -416,7 +415,8 @@ static void others_leases(void)
     attach();
     table = the_table();
     for (uint32_t slot = 0; slot < atomic_load(&table.header->slots_used); slot++) {
-        static const uint32_t ops[] = {HF_OP_RELEASE, HF_OP_LOSING, HF_OP_ASK, HF_OP_CANCEL};
+        static const uint32_t ops[] = {HF_OP_RELEASE, HF_OP_LOSING, HF_OP_STOP_HOLDER,
+                                       HF_OP_CANCEL};
 
         if (hf_slot_read(&table, slot, &view) != 0)
             continue;

@@ -7,6 +7,7 @@ Standard library only.
 What it does:
     bulk, line, nest    an answer without end to `command`
     flood               notices without end, that any key may have changed, to `command` SUBSCRIBE
+    flushes             the same, 10,000 a second, once `bad` is set
     round               a listing that begins again and again
     names               a listing that has ever more names, 1000 long ones a page
     late                each page of a listing comes 200 ms late
@@ -15,9 +16,12 @@ What it does:
     hang up             no answer to an acquire, and the connection ends
     error               once `bad` is set, each script fails; plain commands do not
     record              once `bad` is set, each answer to an acquire has another record's digest
+    no release          once `bad` is set, each release fails, and other scripts do not
+    long info           once `bad` is set, each script fails for want of it, and INFO has 500,000 lines ahead of the true ones
     earlier             its clock is five seconds further back in each answer to a renewal
 """
 import contextlib
+import hashlib
 import re
 import socket
 import threading
@@ -28,6 +32,7 @@ ENDLESS = {"bulk": (b"$1000000000000\r\n", b"a" * 65536),
            "nest": (b"*1024\r\n" * 4, b"*1024\r\n" + b"$-1\r\n" * 1024),
            "flood": (b"*3\r\n$9\r\nsubscribe\r\n$20\r\n__redis__:invalidate\r\n:1\r\n",
                      b"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*-1\r\n" * 1024)}
+ENDLESS["flushes"] = (ENDLESS["flood"][0], ENDLESS["flood"][1][:len(ENDLESS["flood"][1]) // 1024 * 100])
 
 
 def bulk(text):
@@ -37,6 +42,19 @@ def bulk(text):
 # Items of a listing; the page's number takes the place of @.
 NAMES = b"".join(b"*5\r\n" + bulk(b"@" * 12 + b"%08d" % i + b"z" * 235) + bulk(b"%040x" % i) + bulk(b"1795897376529251") + b":20000\r\n"
                  + bulk(b"1795897376529251\n1\n0\n1795897376529\nvm\ncc\n" + b"n" * 95) for i in range(1000))
+
+
+RELEASE_ONLY = b"give_back(key, token, value)\n      marks[i]"  # a line that no other script has
+
+
+def text_of(command):
+    """The last word of a command."""
+    at = command.index(b"\r\n") + 2
+    word = b""
+    while at < len(command):
+        length, start = int(command[at + 1:command.index(b"\r\n", at)]), command.index(b"\r\n", at) + 2
+        word, at = command[start:start + length], start + length + 2
+    return word
 
 
 def resp(buffer, at=0):
@@ -72,6 +90,13 @@ class Pair:
         threading.Thread(target=self.ask, daemon=True).start()
         threading.Thread(target=self.answer, daemon=True).start()
 
+    def name_of(self, command, name):
+        if re.search(rb"holdfast:fence:[^\r]*\*\r\n", command):
+            return b"LISTING"
+        if name == b"SCRIPT" and RELEASE_ONLY in command:
+            self.hostile.release = hashlib.sha1(text_of(command)).hexdigest().encode()
+        return b"RELEASE" if self.hostile.release and name == b"EVALSHA" and self.hostile.release in command[:90] else name
+
     def ask(self):
         buffer = b""
         with contextlib.suppress(OSError):
@@ -79,8 +104,7 @@ class Pair:
                 buffer += data
                 while value := resp(buffer):
                     with self.lock:
-                        listing = re.search(rb"holdfast:fence:[^\r]*\*\r\n", buffer[:value[0]])
-                        self.names.append(b"LISTING" if listing else value[1].upper())
+                        self.names.append(self.name_of(buffer[:value[0]], value[1].upper()))
                     buffer = buffer[value[0]:]
                 self.server.sendall(data)
             self.server.shutdown(socket.SHUT_WR)
@@ -105,6 +129,7 @@ class HostileNode:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
         self.bad = False
+        self.release = None  # the script's SHA
         self.begun, self.sent, self.low = 0, 0, 0  # endless answers; their bytes; how often it told of its fence
         threading.Thread(target=self.go, daemon=True).start()
 
@@ -116,7 +141,7 @@ class HostileNode:
 
     def spec(self, node):
         """That node by way of this one, as --node takes it."""
-        return f"{node.id}={self.address},as={node.seat}"
+        return f"{node.id}={self.address},fleet_address={node.seat}"
 
     def connect(self):
         if self.target.startswith("unix:"):
@@ -159,6 +184,14 @@ class HostileNode:
             seconds, rest = text.split(b" ", 1)
             text = b"%d %s" % (int(seconds) - 5 * self.begun, rest)
             return bulk(text)
+        if self.does == "no release" and self.bad and name == b"RELEASE":
+            self.begun += 1
+            return b"-ERR no release here\r\n"
+        if self.does == "long info" and self.bad and name == b"INFO" and text is not None:
+            self.begun += 1
+            return bulk(b"\n" * 500000 + text)
+        if self.does == "long info" and self.bad and name == b"EVALSHA":
+            return b"-NOSCRIPT no\r\n"
         if self.does == "error" and self.bad and name == b"EVALSHA":
             self.begun += 1
             return b"-ERR no script runs here\r\n"
@@ -185,5 +218,9 @@ class HostileNode:
         self.begun += 1
         client.sendall(head)
         while True:
+            while self.does == "flushes":
+                time.sleep(0.01)
+                if self.bad:
+                    break
             client.sendall(piece)
             self.sent += len(piece)

@@ -79,7 +79,7 @@ static void forge(void)
     entry.id = 2;
     memset(entry.reserved, 0xff, sizeof(entry.reserved));
     memset(entry.reserved2, 0xff, sizeof(entry.reserved2));
-    entry.flags = ~(uint32_t)(HF_REQ_RUN | HF_REQ_GUARDED);
+    entry.flags = ~(uint32_t)(HF_REQ_JOB | HF_REQ_SECOND_GUARDIAN);
     ask(&entry);
 }
 

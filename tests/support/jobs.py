@@ -33,15 +33,26 @@ if os.fork() == 0:
 time.sleep(120)
 """
 
+# Traces a process, and never reaps it.
+TRACER = """
+import ctypes, sys, time
+SEIZE = 0x4206
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long] * 4
+assert libc.ptrace(SEIZE, int(sys.argv[1]), 0, 0) == 0, ctypes.get_errno()
+libc.prctl(15, b"trac\\ner")  # PR_SET_NAME
+print("traces", flush=True)
+time.sleep(120)
+"""
+
 # A job that says when it was told to stop, and goes on.
 TELLS = """
 import signal, time
-def told(*_):
-    print(time.clock_gettime_ns(time.CLOCK_BOOTTIME), flush=True)
-signal.signal(signal.SIGTERM, told)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 print("up", flush=True)
 while True:
-    time.sleep(60)
+    signal.sigwait([signal.SIGTERM])
+    print(time.clock_gettime_ns(time.CLOCK_BOOTTIME), flush=True)
 """
 
 
@@ -106,7 +117,13 @@ def children(parent, command=None):
 
 
 def python(code):
-    return (sys.executable, "-c", code)
+    return (sys.executable, "-S", "-c", code)
+
+
+def trace(run, pid):
+    tracer = run.spawn(*python(TRACER), pid, label="tracer")
+    tracer.wait_out("traces")
+    return tracer
 
 
 def group_place():
@@ -131,6 +148,12 @@ def without_groups():
     mounts = [line.split() for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()]
     hide = "".join(f"umount -l {words[4]} && " for words in mounts if "cgroup2" in words)
     return ["unshare", "--mount", "sh", "-c", f'{hide}exec "$@"', "sh"]
+
+
+def trace(run, pid):
+    tracer = run.spawn(*python(TRACER), pid, label="tracer")
+    tracer.wait_out("traces")
+    return tracer
 
 
 def kill_both(job):

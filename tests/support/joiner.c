@@ -24,7 +24,7 @@ static void need(int status, const char *what)
 int main(int argc, char **argv)
 {
     struct hf_acquire_options options = {
-        .size = sizeof(options), .flags = HF_ACQUIRE_RUN, .wait_ms = -1};
+        .size = sizeof(options), .flags = HF_ACQUIRE_JOB, .wait_ms = -1};
     hf_client *client, *guardian;
     hf_lease *lease, *joined;
     struct hf_ticket ticket;

@@ -2,7 +2,7 @@
 #ifndef HOLDFAST_TESTS_SUPPORT_JOURNAL_H
 #define HOLDFAST_TESTS_SUPPORT_JOURNAL_H
 
-#include "agent/record/journal.h"
+#include "agent/state/journal.h"
 
 static inline int journal_open(const char *dir, uint32_t capacity, int nodes, const char *list_hash,
                                const struct boot_clock *clock, struct journal **ret_journal,

@@ -47,7 +47,7 @@ class Proxy:
 
     def spec(self, node, login=""):
         """That node by way of this proxy, as --node takes it. Agents that have it otherwise mean the same one."""
-        return f"{node.id}={login}{self.address},as={node.seat}"
+        return f"{node.id}={login}{self.address},fleet_address={node.seat}"
 
     # --- what the scenario says ---
 

@@ -117,6 +117,8 @@ void redis_server_pause(struct redis_server *server)
 {
     int status;
 
+    if (server->pid <= 0)
+        abort(); /* it was killed: 0 would be the caller's own process group */
     kill(server->pid, SIGSTOP);
     waitpid(server->pid, &status, WUNTRACED);
 }

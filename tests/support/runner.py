@@ -44,7 +44,7 @@ AGAIN_MOST = 6  # programs that run once more; more than that are no chance of t
 LONGEST = {"integration": ("simulator", "upgrade", "interop", "steps", "young_nodes", "restart", "capacity", "chaos", "renewal", "nodes",
                            "bench", "proxies", "holders", "exclusion", "faults", "history", "watchdog", "fleet_longer", "fleet_remedies",
                            "fleet_again", "fleet_way_back", "fleet"),
-           "unit": ("guardian", "agent_renewal", "agent_renewal_end", "agent_renewal_handoff", "agent_releaser")}
+           "unit": ("guardian", "agent_renewal", "agent_renewal_end", "agent_renewal_handoff", "agent_key_deleter")}
 # Scenarios that a build with a sanitizer runs with --full or HOLDFAST_FULL only: what of the product runs in them runs in others
 # under that sanitizer, too, or has nothing for it to see. The build without runs all of them.
 LEFT_OUT = {
@@ -70,7 +70,7 @@ ON_CHANGE = {
     "build": ("cmake/", "CMakeLists.txt", "agent/CMakeLists.txt", "agent/base/token.c"),
     "completion": ("tools/completion/", "tools/main.c"),
     "cxx": ("libclient/cxx/", "tests/support/cxx_user.cpp"),
-    "interop": ("tests/interop/", "agent/scripts/", "agent/core/rivals.c", "agent/core/refresh.c"),
+    "interop": ("tests/interop/", "agent/scripts/", "agent/core/tally.c", "agent/core/refresh.c"),
     "tutorial": ("docs/TUTORIAL.md", "tools/capture"),
 }
 # Every script, notices of changed keys, what nodes tell of themselves, restarts, quarantines and the wire's words.
@@ -78,7 +78,7 @@ ON_EACH_SERVER = ("behaviours", "nodes", "wakeup", "who")
 # With the other hiredis: connections and what is sent and told on them, in the clear and over TLS. Of the unit tests those
 # that know of connections.
 WITH_EACH_HIREDIS = ("nodes", "tls", "wakeup")
-CONNECTS = re.compile(r'^#include ("(tests/unit/link_fixture|agent/redis/releaser)\.h"|<hiredis/)', re.M)
+CONNECTS = re.compile(r'^#include ("(tests/unit/link_fixture|agent/redis/key_deleter)\.h"|<hiredis/)', re.M)
 REPORT = re.compile(r"(AddressSanitizer|ThreadSanitizer|LeakSanitizer|runtime error:)")
 # Never the machine's fault, and a report neither: what two holders, a fence or a writer that is killed show.
 FINDING = re.compile(
@@ -312,6 +312,7 @@ def run_once(program, options, temp_root):
     leaks = program.kind == "unit" or not options.brief
     env = dict(os.environ, HOLDFAST_BUILD=str(program.build or options.build), TMPDIR=str(temp), CMOCKA_MESSAGE_OUTPUT="TAP",
                PYTHONPYCACHEPREFIX=str(options.build / "pycache"), **leftovers.marks(run_id), **sanitizer_options(options.sanitize, reports, leaks))
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # each Python of a scenario would compile its modules anew, for 0.3 s
     if program.server:
         env["PATH"] = f"{program.server}:{env['PATH']}"
     if options.sanitize:

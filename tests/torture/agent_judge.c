@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "agent/base/clock.h"
-#include "agent/core/validity.h"
-#include "agent/record/journal_layout.h"
+#include "agent/core/timing.h"
+#include "agent/state/journal_layout.h"
 #include "shm/index.h"
 #include "shm/process.h"
 #include "shm/status.h"
@@ -88,7 +88,7 @@ static void copy_table(void *to, const void *from)
 static void own_copies(const struct judge *j)
 {
     struct hf_table_header *table = j->copy_table.at;
-    struct boot_file_header *journal = j->copy_journal.at;
+    struct state_file_header *journal = j->copy_journal.at;
 
     table->file = j->copy_table.file;
     journal->file = j->copy_journal.file;

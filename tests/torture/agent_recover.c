@@ -6,16 +6,16 @@
 #include <unistd.h>
 
 #include "agent/broker/broker.h"
+#include "agent/broker/clients/clients.h"
 #include "agent/broker/locks/locks.h"
-#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/names.h"
 #include "agent/broker/rooms.h"
 #include "agent/base/clock.h"
-#include "agent/core/validity.h"
+#include "agent/core/timing.h"
 #include "agent/base/log.h"
 #include "agent/renewal/renewal_internal.h"
-#include "agent/record/stores.h"
+#include "agent/state/stores.h"
 #include "shm/index.h"
-#include "shm/process.h"
 #include "shm/status.h"
 
 /* What the killed one left. */
@@ -111,7 +111,7 @@ static bool must_stand(const struct judge *j, const struct left *l)
 {
     return l->kept == HF_OK && journal_is_held(l->rec.state) && l->rec.slot_state != HF_SLOT_LOST &&
            hf_time_before(clock_now(), valid_of(j, l)) &&
-           (l->id.who.run || hf_process_start_time((pid_t)l->id.who.pid) == l->id.who.start_time);
+           (l->id.who.is_job || client_lives(l->id.who.pid, l->id.who.birth));
 }
 
 static void judge_taken_up(struct judge *j, uint32_t slot, const struct left *l, uint64_t word)
@@ -141,7 +141,7 @@ static void judge_taken_up(struct judge *j, uint32_t slot, const struct left *l,
 /* Nobody believes in it, and its token is going to be released. */
 static void judge_over(struct judge *j, uint32_t slot, const struct left *l, uint64_t word)
 {
-    const struct resource *r = agent.broker->locks->by_slot[slot];
+    const struct name *name = agent.broker->locks->by_slot[slot];
     struct journal_identity id;
     struct journal_lease rec;
 
@@ -153,7 +153,7 @@ static void judge_over(struct judge *j, uint32_t slot, const struct left *l, uin
         (rec.state != JOURNAL_ENDING &&
          (rec.state != JOURNAL_HELD || rec.slot_state != HF_SLOT_LOST)))
         judge_says(j, "slot %u: over, and the journal does not have its release", slot);
-    if (!r || !r->undoing)
+    if (!name || !name->undoing)
         judge_says(j, "slot %u: over, and nobody releases its token", slot);
 }
 

@@ -91,7 +91,8 @@ void wire_judge(struct wire *w, struct judge *j, const char *bytes, size_t size)
             script = names;
         } else if (is_tag_of(token, at + 1)) {
             continue;
-        } else if (script >= 0 && script != SCRIPT_SENTINEL && script < SCRIPT_QUERY) {
+        } else if (script >= 0 && script != SCRIPT_SENTINEL && script != SCRIPT_FLEET &&
+                   script < SCRIPT_QUERY) { /* these two have runs of servers */
             w->tokens[script]++;
             token = at + 1;
             judge_token(j, script, token);

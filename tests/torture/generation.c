@@ -9,7 +9,7 @@
 
 #include "agent/config/config.h"
 #include "agent/process/host.h"
-#include "agent/record/journal.h"
+#include "agent/state/journal.h"
 #include "shm/status.h"
 #include "tests/support/config.h"
 #include "tests/support/journal.h"

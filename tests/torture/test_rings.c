@@ -11,7 +11,6 @@
 
 #include "shm/compiler.h"
 #include "shm/ring.h"
-#include "shm/ring_place.h"
 #include "shm/status.h"
 #include "tests/torture/stores.h"
 #include "tests/support/ring_post.h"

@@ -17,9 +17,9 @@
 #include "agent/agent.h"
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/config/list_hash.h"
-#include "agent/record/fleet_memory.h"
-#include "agent/record/stores.h"
+#include "agent/config/config.h"
+#include "agent/state/fleet_memory.h"
+#include "agent/state/stores.h"
 #include "shm/compiler.h"
 #include "tests/support/scratch.h"
 #include "tests/unit/shm_fixture.h"
@@ -498,7 +498,7 @@ static void change_list(const char *before, const char *after, const char *place
         assert_true(hf_check_holds(atomic_load(&holder.slots[SLOT].check), 7, clock_now()));
         why[0] = '\0';
         assert_int_equal(
-            stores_look(&config, dir, agent.shm_name, this_boot, 1, &view, why, sizeof(why)),
+            stores_dry_run(&config, dir, agent.shm_name, this_boot, 1, &view, why, sizeof(why)),
             HF_OK);
         assert_true(view.warm);
         journal_close(view.journal.journal);

@@ -5,7 +5,6 @@
 
 #include "shm/compiler.h"
 #include "shm/index.h"
-#include "shm/index_probe.h"
 #include "tests/torture/stores.h"
 #include "tests/unit/shm_fixture.h"
 
@@ -77,7 +76,7 @@ static HF_UNUSED struct hf_slot_identity identity_of(uint32_t generation, const 
     };
 }
 
-/* Text, slot and index of a lease, in the order of agent/broker/locks/resources.c:resource_publish. */
+/* Text, slot and index of a lease, in the order of agent/broker/locks/names.c:name_publish. */
 static HF_UNUSED uint32_t put_text(uint32_t generation, const char *name)
 {
     char note[32];

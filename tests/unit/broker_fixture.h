@@ -93,6 +93,11 @@ int loop_fd_add(struct loop *l, struct loop_fd *watch, int fd, void (*fn)(struct
     return HF_ENOMEM;
 }
 
+int loop_set_add(struct loop *l, struct loop_fd *watch, int fd, void (*fn)(struct loop_fd *))
+{
+    return loop_fd_add(l, watch, fd, fn);
+}
+
 void loop_fd_remove(HF_UNUSED struct loop *l, struct loop_fd *watch)
 {
     if (watch->priv)

@@ -19,7 +19,7 @@ int header_cxx(hf_client *client)
     options.name = "a";
     options.name_len = 1;
     options.wait_ms = -1;
-    options.flags = HF_ACQUIRE_RUN;
+    options.flags = HF_ACQUIRE_JOB;
     if (hf_acquire_with(client, &options, &lease) != HF_OK)
         return HF_ENOAGENT;
     hf_on_change(lease, on_change, &state);

@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 #include "agent/base/clock.h"
-#include "agent/record/journal.h"
+#include "agent/state/journal.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 #include "tests/support/journal.h"
@@ -59,7 +59,7 @@ static inline uint8_t *read_image(size_t *ret_size)
     return bytes;
 }
 
-/* What journal_look() says must be what journal_open() does, and the file stays as it was. */
+/* What journal_dry_run() says must be what journal_open() does, and the file stays as it was. */
 static inline struct journal_view look_as(uint32_t capacity, int nodes, const char *list,
                                           const struct boot_clock *boot, char ret_why[400])
 {
@@ -68,7 +68,7 @@ static inline struct journal_view look_as(uint32_t capacity, int nodes, const ch
     uint8_t *before = read_image(&size), *after;
 
     ret_why[0] = '\0';
-    if (journal_look(dir, capacity, nodes, list, boot, &view, ret_why, 400) != HF_OK) {
+    if (journal_dry_run(dir, capacity, nodes, list, boot, &view, ret_why, 400) != HF_OK) {
         view.refused = true; /* it cannot be opened */
         assert_null(view.journal);
     }
@@ -183,13 +183,13 @@ static inline struct journal_identity numbered_identity(uint32_t number)
     id.who.max_hold_ms = number + 2;
     id.who.pid = number + 3;
     id.who.uid = number + 4;
-    id.who.start_time = number + 5;
+    id.who.birth = number + 5;
     id.who.pidns_inode = number + 6;
     id.who.cookie_hash = number + 7;
     id.who.request_id = number;
     id.who.since.ns = number + INT64_C(8);
     id.who.since_wall.ms = number + INT64_C(9);
-    id.who.run = number & 1;
+    id.who.is_job = number & 1;
     id.name_len = (uint8_t)(HF_NAME_MAX - number % 7);
     memset(id.name, 'a' + (int)(number % 26), id.name_len);
     id.who.note_len = (uint8_t)snprintf(id.who.note, sizeof(id.who.note), "note-%0122u", number);
@@ -206,13 +206,13 @@ static inline void assert_identity(const struct journal_identity *got, uint32_t 
     assert_int_equal(got->who.max_hold_ms, want.who.max_hold_ms);
     assert_int_equal(got->who.pid, want.who.pid);
     assert_int_equal(got->who.uid, want.who.uid);
-    assert_int_equal(got->who.start_time, want.who.start_time);
+    assert_int_equal(got->who.birth, want.who.birth);
     assert_int_equal(got->who.pidns_inode, want.who.pidns_inode);
     assert_int_equal(got->who.cookie_hash, want.who.cookie_hash);
     assert_int_equal(got->who.request_id, want.who.request_id);
     assert_int_equal(got->who.since.ns, want.who.since.ns);
     assert_int_equal(got->who.since_wall.ms, want.who.since_wall.ms);
-    assert_int_equal(got->who.run, want.who.run);
+    assert_int_equal(got->who.is_job, want.who.is_job);
     assert_int_equal(got->name_len, want.name_len);
     assert_memory_equal(got->name, want.name, want.name_len);
     assert_int_equal(got->who.note_len, want.who.note_len);

@@ -6,7 +6,7 @@
 #include "core_fixture.h"
 
 #include "agent/core/lease_fsm.h"
-#include "agent/core/validity.h"
+#include "agent/core/timing.h"
 
 #define SPAN            (29698 * MS)
 #define LATE            (14698 * MS)

@@ -3,7 +3,7 @@
 #ifndef HOLDFAST_TESTS_LINKS_FIXTURE_H
 #define HOLDFAST_TESTS_LINKS_FIXTURE_H
 
-#include "agent/config/config_fleet.h"
+#include "agent/config/config.h"
 #include "agent/core/fleet_record.h"
 #include "agent/redis/link.h"
 
@@ -27,6 +27,7 @@ struct command {
     char nonce[TRUST_NONCE_LEN + 1]; /* sentinel: the new one */
     hf_nodetime deadline;            /* by the node's clock */
     struct fleet_record record;      /* fleet */
+    char sure[TRUST_RUN_ID_LEN + 1]; /* fleet */
 };
 
 struct link {
@@ -37,6 +38,7 @@ struct link {
     struct link_options options;
     struct command commands[MOST];
     int asked; /* commands, ever */
+    int more;  /* commands without an answer besides, as if */
 };
 
 static struct link links[NODES];
@@ -183,26 +185,28 @@ bool link_is_up(const struct link *link)
 
 int link_in_flight(const struct link *link)
 {
-    int count = 0;
+    int count = link->more;
 
     for (int i = 0; i < link->asked; i++)
         count += !link->commands[i].answered;
     return count;
 }
 
-hf_dur link_rtt(HF_UNUSED const struct link *link)
+hf_dur links_round_time(HF_UNUSED struct link *const of[], HF_UNUSED int n, HF_UNUSED int q)
 {
     return hf_ms(1);
 }
 
-hf_dur link_patience(HF_UNUSED const struct link *link)
+hf_dur links_patience(HF_UNUSED struct link *const of[], HF_UNUSED int n, HF_UNUSED int q,
+                      HF_UNUSED int node)
 {
     return hf_ms(50);
 }
 
-bool link_is_overdue(const struct link *link, HF_UNUSED hf_time now)
+bool links_is_overdue(struct link *const of[], HF_UNUSED int n, HF_UNUSED int q, int node,
+                      HF_UNUSED hf_time now)
 {
-    return link->overdue;
+    return of[node]->overdue;
 }
 
 void link_flush(HF_UNUSED struct link *link) {}
@@ -245,12 +249,17 @@ void link_probe_soon(struct link *link)
 void link_set_probe(HF_UNUSED struct link *link, HF_UNUSED hf_dur probe) {}
 
 /* As a link's end does. */
-void link_destroy(struct link *link)
+void link_shut(struct link *link)
 {
     link->up = false;
     for (int i = 0; i < link->asked; i++)
         if (!link->commands[i].answered)
             break_off(&link->commands[i]);
+}
+
+void link_destroy(struct link *link)
+{
+    link_shut(link);
 }
 
 static void stamp(struct command *command, const char *nonce, const char *digest)
@@ -308,6 +317,7 @@ int link_fleet(struct link *link, const struct link_fleet *put, HF_UNUSED hf_tim
     struct command command = {.kind = FLEET, .fn = fn, .arg = arg, .deadline = put->deadline};
 
     stamp(&command, put->nonce, put->digest);
+    snprintf(command.sure, sizeof(command.sure), "%s", put->sure);
     assert_int_equal(fleet_record_read(put->record, strlen(put->record), &command.record), HF_OK);
     return keep(link, &command);
 }

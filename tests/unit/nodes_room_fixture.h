@@ -3,10 +3,9 @@
 #ifndef HOLDFAST_TESTS_NODES_ROOM_FIXTURE_H
 #define HOLDFAST_TESTS_NODES_ROOM_FIXTURE_H
 
-#include "agent/broker/nodes/node_answers.h"
-#include "agent/broker/nodes/nodes_review.h"
-#include "agent/record/events.h"
-#include "agent/record/stores.h"
+#include "agent/broker/nodes/nodes.h"
+#include "agent/state/events.h"
+#include "agent/state/stores.h"
 #include "tests/unit/broker_fixture.h"
 #include "tests/unit/links_fixture.h"
 
@@ -17,22 +16,22 @@ static char last_refusal[200];
 
 /* --- below ------------------------------------------------------------------------------------ */
 
-int releaser_create(HF_UNUSED struct loop *l, HF_UNUSED struct link *const *of,
-                    HF_UNUSED const struct servers *that, HF_UNUSED int n, HF_UNUSED int q,
-                    HF_UNUSED release_counts_fn *counts, HF_UNUSED void *owner,
-                    struct releaser **ret_releaser)
+int key_deleter_create(HF_UNUSED struct loop *l, HF_UNUSED struct link *const *of,
+                       HF_UNUSED const struct servers *that, HF_UNUSED int n, HF_UNUSED int q,
+                       HF_UNUSED const struct key_deleter_owner *owner,
+                       struct key_deleter **ret_key_deleter)
 {
-    *ret_releaser = NULL;
+    *ret_key_deleter = NULL;
     return HF_OK;
 }
 
-void releaser_destroy(HF_UNUSED struct releaser *releaser) {}
+void key_deleter_destroy(HF_UNUSED struct key_deleter *key_deleter) {}
 
-void releaser_flush(HF_UNUSED struct releaser *releaser) {}
+void key_deleter_flush(HF_UNUSED struct key_deleter *key_deleter) {}
 
-void releaser_link_up(HF_UNUSED struct releaser *releaser, HF_UNUSED int node)
+void key_deleter_link_up(HF_UNUSED struct key_deleter *key_deleter, HF_UNUSED int node)
 {
-    hear("releaser");
+    hear("key_deleter");
 }
 
 static struct node_trust recorded[NODES];
@@ -214,6 +213,7 @@ static HF_UNUSED struct link_reply sentinel_of(uint32_t ttl_max_ms)
     reply.record = the_digest[0] ? the_record : "";
     reply.record_len = the_record_len;
     reply.record_by = "host-b 0 1700000000000";
+    reply.record_sure = "";
     return reply;
 }
 

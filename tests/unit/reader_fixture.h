@@ -19,11 +19,16 @@ static inline hf_time fixture_now(void)
     return (hf_time){now.tv_sec * HF_NS_PER_SEC + now.tv_nsec};
 }
 
-static inline uint64_t fixture_timens(void)
+static inline uint64_t fixture_inode(const char *path)
 {
     struct stat st;
 
-    return stat("/proc/self/ns/time", &st) == 0 ? st.st_ino : 0;
+    return stat(path, &st) == 0 ? st.st_ino : 0;
+}
+
+static inline uint64_t fixture_timens(void)
+{
+    return fixture_inode("/proc/self/ns/time");
 }
 
 /* A table that nobody else sees, as reader_open() gives it. */
@@ -34,6 +39,7 @@ static inline struct reader fixture_reader(uint32_t capacity)
     strcpy(reader.place.agent, "test");
     atomic_store(&reader.table.header->nodes, 3);
     reader.table.header->pid = (uint32_t)getpid();
+    reader.table.header->pidns_inode = fixture_inode("/proc/self/ns/pid");
     return reader;
 }
 

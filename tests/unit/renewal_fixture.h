@@ -12,7 +12,7 @@
 
 #include "agent/agent.h"
 #include "agent/core/fence.h"
-#include "agent/record/journal.h"
+#include "agent/state/journal.h"
 #include "agent/renewal/renewal.h"
 #include "shm/compiler.h"
 #include "tests/support/journal.h"
@@ -203,7 +203,7 @@ static HF_UNUSED struct journal_lease record_of(const struct lease *lease, enum 
 
 /* What a broker does before it hands a lease over; the keys stand on the nodes of `votes` since
  * `a`. */
-static HF_UNUSED struct lease *made(const char *name, uint32_t slot, uint32_t votes, bool run,
+static HF_UNUSED struct lease *made(const char *name, uint32_t slot, uint32_t votes, bool is_job,
                                     hf_time a)
 {
     const struct lease_words words = {.name = name,
@@ -213,7 +213,7 @@ static HF_UNUSED struct lease *made(const char *name, uint32_t slot, uint32_t vo
                                       .holder = &(struct holder){0}};
     struct lease *lease = lease_new(NODES, &words);
     struct journal_identity identity = {.ttl_ms = TTL_MS, .name_len = (uint8_t)strlen(name)};
-    struct hf_slot_identity id = {.flags = run ? HF_SLOT_F_RUN : 0};
+    struct hf_slot_identity id = {.flags = is_job ? HF_SLOT_F_JOB : 0};
     hf_time at[HF_NODES_MAX];
     uint32_t mark[HF_NODES_MAX] = {77, 78, 79}; /* the broker counts sentinels by itself */
     struct journal_lease record;
@@ -225,9 +225,9 @@ static HF_UNUSED struct lease *made(const char *name, uint32_t slot, uint32_t vo
     lease->ttl_ms = TTL_MS;
     lease->fence = fence_make(FENCE, 0);
     lease->since = a;
-    lease->run = run;
+    lease->is_job = is_job;
     lease->token = token_bytes;
-    lease_fsm_init(&lease->fsm, NULL, NODES, QUORUM, &timing, run, HF_TIME_NEVER, at, mark);
+    lease_fsm_init(&lease->fsm, NULL, NODES, QUORUM, &timing, is_job, HF_TIME_NEVER, at, mark);
     atomic_init(&lease->valid_ns, lease->fsm.valid.ns);
     atomic_init(&lease->state, HF_SLOT_HELD);
     identity.token = token_bytes;
@@ -260,13 +260,13 @@ static HF_UNUSED void put_key(const char *name, uint32_t votes)
 }
 
 /* Slots are numbered through: a lease of one test is never met by another. */
-static HF_UNUSED struct lease *granted(const char *name, uint32_t votes, bool run)
+static HF_UNUSED struct lease *granted(const char *name, uint32_t votes, bool is_job)
 {
     hf_time a = clock_now();
     struct lease *lease;
 
     put_key(name, votes);
-    lease = made(name, generation % CAPACITY, votes, run, a);
+    lease = made(name, generation % CAPACITY, votes, is_job, a);
     hand_over(lease);
     return lease;
 }
@@ -297,7 +297,7 @@ static HF_UNUSED struct journal_lease journal_of(uint32_t slot)
 
     do { /* the thread may be writing it */
         assert_int_equal(
-            journal_look(dir, CAPACITY, NODES, "cafe", &agent.clock, &view, why, sizeof(why)),
+            journal_dry_run(dir, CAPACITY, NODES, "cafe", &agent.clock, &view, why, sizeof(why)),
             HF_OK);
         assert_non_null(view.journal);
         rc = journal_get(view.journal, slot, &identity, &record);

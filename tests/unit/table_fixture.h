@@ -21,11 +21,11 @@ static inline struct fixture fixture_new(void)
     return f;
 }
 
-/* What hf_table_look() says must be what hf_table_create() does, but where memory is short. */
+/* What hf_table_dry_run() says must be what hf_table_create() does, but where memory is short. */
 static inline int create(struct fixture *f, struct hf_table *ret_table, bool *ret_warm)
 {
     char looked[WHY_SIZE] = "";
-    int look = hf_table_look(f->name, &f->spec, looked, sizeof(looked)), status;
+    int look = hf_table_dry_run(f->name, &f->spec, looked, sizeof(looked)), status;
 
     f->why[0] = '\0';
     status = hf_table_create(f->name, &f->spec, ret_table, ret_warm, f->why, sizeof(f->why));

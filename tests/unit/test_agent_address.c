@@ -212,14 +212,15 @@ TEST(a_password_may_be_in_a_file)
     a = parsed("h,password_file=redis");
     assert_string_equal(a.password_file, "redis");
     assert_string_equal(a.id, "h");
-    a = parsed("b=/run/r,password_file=/p,as=/run/s");
+    a = parsed("b=/run/r,password_file=/p,fleet_address=/run/s");
     assert_string_equal(a.password_file, "/p");
     assert_string_equal(a.as, "/run/s");
     assert_string_equal(a.host, "/run/r");
-    a = parsed("b=h,as=10.0.0.2:1,password_file=/p");
+    a = parsed("b=h,fleet_address=10.0.0.2:1,password_file=/p");
     assert_string_equal(a.password_file, "/p");
     assert_string_equal(a.as, "10.0.0.2:1");
-    assert_string_equal(node_address_shown(&a, text), "b=h,as=10.0.0.2:1,password_file=/p");
+    assert_string_equal(node_address_shown(&a, text),
+                        "b=h,fleet_address=10.0.0.2:1,password_file=/p");
     refused("b=h,password_file=", "write password_file=PATH");
     refused("b=h,password_file=/a,password_file=/b", "password_file= is given twice");
     refused("b=redis://:geheim@h,password_file=/a", "not in both");
@@ -246,12 +247,13 @@ TEST(tls_has_a_scheme_and_a_name_to_look_for)
     assert_false(node_address_alike(&a, &b));
     b = parsed("b=rediss://[fe80::1%eth0]:1");
     assert_string_equal(b.tls_name, "fe80::1");
-    b = parsed("b=rediss://localhost:1,as=10.0.0.2:1,tls_name=db.example,password_file=/p");
+    b = parsed(
+        "b=rediss://localhost:1,fleet_address=10.0.0.2:1,tls_name=db.example,password_file=/p");
     assert_string_equal(b.tls_name, "db.example");
     assert_string_equal(b.as, "10.0.0.2:1");
     assert_string_equal(
         node_address_shown(&b, text),
-        "b=rediss://localhost:1,as=10.0.0.2:1,password_file=/p,tls_name=db.example");
+        "b=rediss://localhost:1,fleet_address=10.0.0.2:1,password_file=/p,tls_name=db.example");
     assert_true(
         node_address_from_seat("10.0.0.2:1", &b, &to)); /* the fleet's seat, in the same way */
     assert_true(to.tls);
@@ -296,45 +298,46 @@ static void is_seat(const char *text, const char *host, const char *seat)
 
     assert_string_equal(a.host, host);
     assert_string_equal(a.as, seat);
-    assert_null(strstr(a.text, "as="));
-    assert_null(strstr(a.id, "as="));
+    assert_null(strstr(a.text, "fleet_address="));
+    assert_null(strstr(a.id, "fleet_address="));
 }
 
 TEST(a_node_may_have_a_seat_elsewhere)
 {
-    struct node_address a = parsed("b=localhost:16379,as=10.0.0.2:6379");
+    struct node_address a = parsed("b=localhost:16379,fleet_address=10.0.0.2:6379");
 
     assert_string_equal(a.id, "b");
     assert_string_equal(a.text, "localhost:16379");
     assert_string_equal(a.host, "localhost");
     assert_int_equal(a.port, 16379);
     assert_string_equal(a.as, "10.0.0.2:6379");
-    is_seat("b=h,as=[2001:db8::5]:1", "h", "[2001:db8::5]:1");
-    is_seat("b=[::1]:1,as=/run/r.sock", "::1", "/run/r.sock");
-    is_seat("b=/run/a@b,as=/run/c@d", "/run/a@b", "/run/c@d");
-    is_seat("b=unix:/run/r,as=10.0.0.2:1", "/run/r", "10.0.0.2:1");
-    is_seat("b=redis://h:1/2,as=10.0.0.2:1", "h", "10.0.0.2:1");
-    is_seat("b=redis+unix:///run/r?db=7,as=/run/s@t", "/run/r", "/run/s@t");
+    is_seat("b=h,fleet_address=[2001:db8::5]:1", "h", "[2001:db8::5]:1");
+    is_seat("b=[::1]:1,fleet_address=/run/r.sock", "::1", "/run/r.sock");
+    is_seat("b=/run/a@b,fleet_address=/run/c@d", "/run/a@b", "/run/c@d");
+    is_seat("b=unix:/run/r,fleet_address=10.0.0.2:1", "/run/r", "10.0.0.2:1");
+    is_seat("b=redis://h:1/2,fleet_address=10.0.0.2:1", "h", "10.0.0.2:1");
+    is_seat("b=redis+unix:///run/r?db=7,fleet_address=/run/s@t", "/run/r", "/run/s@t");
     is_seat("b=h", "h", "");
-    a = parsed("b=redis://u:p,as%3d@h:1/2,as=10.0.0.2:1");
-    assert_string_equal(a.password, "p,as=");
+    a = parsed("b=redis://u:p,fleet_address%3d@h:1/2,fleet_address=10.0.0.2:1");
+    assert_string_equal(a.password, "p,fleet_address=");
     assert_int_equal(a.db, 2);
-    a = parsed("b=redis+unix://:p@/run/r,as=10.0.0.2:1");
+    a = parsed("b=redis+unix://:p@/run/r,fleet_address=10.0.0.2:1");
     assert_string_equal(a.password, "p");
     assert_string_equal(a.host, "/run/r");
 }
 
 TEST(a_seat_has_one_form)
 {
-    is_seat("b=h,as=[2001:DB8:0:0:0::5]:06379", "h", "[2001:db8::5]:6379");
-    is_seat("b=h,as=[::ffff:10.0.0.2]:1", "h", "10.0.0.2:1");
-    is_seat("b=h,as=[::ffff:a00:2]:1", "h", "10.0.0.2:1");
+    is_seat("b=h,fleet_address=[2001:DB8:0:0:0::5]:06379", "h", "[2001:db8::5]:6379");
+    is_seat("b=h,fleet_address=[::ffff:10.0.0.2]:1", "h", "10.0.0.2:1");
+    is_seat("b=h,fleet_address=[::ffff:a00:2]:1", "h", "10.0.0.2:1");
 }
 
 /* The remedy comes first. */
 TEST(what_is_no_seat_is_refused)
 {
-    static const char write[] = ": write as=IP:PORT, as=[IPV6]:PORT or as=/PATH";
+    static const char write[] =
+        ": write fleet_address=IP:PORT, fleet_address=[IPV6]:PORT or fleet_address=/PATH";
     static const char *const no_seats[] = {
         "db2:6379", "db2",   "localhost:1", "10.0.0.2", "10.0.0.2:",          "10.0.0.2:0",
         "",         "[::1]", "[::1]:65536", "::1:6379", "10.0.0.256:1",       "10.0.0.2:1x",
@@ -344,28 +347,30 @@ TEST(what_is_no_seat_is_refused)
     char text[256], path[110];
 
     for (size_t i = 0; i < HF_LENGTH(no_seats); i++) {
-        snprintf(text, sizeof(text), "b=h:1,as=%s", no_seats[i]);
+        snprintf(text, sizeof(text), "b=h:1,fleet_address=%s", no_seats[i]);
         refused(text, write);
         refused(text, "node address 'h:1'");
     }
     memset(path, '/', 108);
     path[108] = '\0';
-    snprintf(text, sizeof(text), "b=h:1,as=%s", path);
+    snprintf(text, sizeof(text), "b=h:1,fleet_address=%s", path);
     refused(text, write);
-    refused("b=h,as=db2:6379", "'db2:6379' is none of these");
-    refused("b=h,as=10.0.0.2:1,as=10.0.0.2:1", "as= is given twice");
-    refused("b=,as=10.0.0.2:1", "host is missing");
-    refused("b=h:0,as=10.0.0.2:1", "port");
-    refused("h,as=10.0.0.2:1", "give it an id");
-    refused("10.0.0.1:1,as=10.0.0.2:1", "give it an id");
-    refused("b=redis://:p,as=@h", "%2C");
-    refused("b=redis://:p@h,as=/run/a@b", "%2C");
-    refused("b=redis://:p@h,as=u@10.0.0.2:1", "%2C");
+    refused("b=h,fleet_address=db2:6379", "'db2:6379' is none of these");
+    refused("b=h,fleet_address=10.0.0.2:1,fleet_address=10.0.0.2:1",
+            "fleet_address= is given twice");
+    refused("b=,fleet_address=10.0.0.2:1", "host is missing");
+    refused("b=h:0,fleet_address=10.0.0.2:1", "port");
+    refused("h,fleet_address=10.0.0.2:1", "give it an id");
+    refused("10.0.0.1:1,fleet_address=10.0.0.2:1", "give it an id");
+    refused("b=redis://:p,fleet_address=@h", "%2C");
+    refused("b=redis://:p@h,fleet_address=/run/a@b", "%2C");
+    refused("b=redis://:p@h,fleet_address=u@10.0.0.2:1", "%2C");
 }
 
 TEST(what_is_shown_means_the_same)
 {
-    static const char *const texts[] = {"b=h:1,as=10.0.0.2:1", "b=/run/r,as=/run/s", "b=h"};
+    static const char *const texts[] = {"b=h:1,fleet_address=10.0.0.2:1",
+                                        "b=/run/r,fleet_address=/run/s", "b=h"};
     char text[NODE_ADDRESS_SHOWN];
     struct node_address a;
 
@@ -373,15 +378,15 @@ TEST(what_is_shown_means_the_same)
         a = parsed(texts[i]);
         assert_string_equal(node_address_shown(&a, text), texts[i]);
     }
-    a = parsed("b=redis://:geheim@h,as=10.0.0.2:1");
-    assert_string_equal(node_address_shown(&a, text), "b=redis://h,as=10.0.0.2:1");
+    a = parsed("b=redis://:geheim@h,fleet_address=10.0.0.2:1");
+    assert_string_equal(node_address_shown(&a, text), "b=redis://h,fleet_address=10.0.0.2:1");
     memset(a.id, 'i', HF_NODE_TEXT_MAX);
     memset(a.text, 't', HF_NODE_TEXT_MAX);
     memset(a.as, 'a', HF_NODE_TEXT_MAX);
-    assert_int_equal(strlen(node_address_shown(&a, text)), 3 * HF_NODE_TEXT_MAX + 5);
+    assert_int_equal(strlen(node_address_shown(&a, text)), 3 * HF_NODE_TEXT_MAX + 16);
     memset(a.password_file, 'p', NODE_ADDRESS_FILE_MAX);
     assert_int_equal(strlen(node_address_shown(&a, text)),
-                     3 * HF_NODE_TEXT_MAX + 5 + NODE_ADDRESS_FILE_MAX + strlen(",password_file="));
+                     3 * HF_NODE_TEXT_MAX + 16 + NODE_ADDRESS_FILE_MAX + strlen(",password_file="));
 }
 
 /* The address of a seat is reached as its node is, and is shown as the seat. */
@@ -409,7 +414,7 @@ TEST(a_link_can_go_to_a_seat)
     leads_to("b=redis://u:p@db2/3", "[2001:db8::5]:1", "2001:db8::5", 1);
     leads_to("b=redis://u:p@db2/3", "/run/r.sock", "/run/r.sock", 0);
     leads_to("b=redis+unix://:p@/run/r?db=3", "10.0.0.2:7000", "10.0.0.2", 7000);
-    leads_to("b=h,as=10.0.0.3:1", "10.0.0.2:7000", "10.0.0.2", 7000);
+    leads_to("b=h,fleet_address=10.0.0.3:1", "10.0.0.2:7000", "10.0.0.2", 7000);
     /* The interface is this host's. */
     leads_to("b=[fe80:0::1%eth0]:1", "[fe80::1]:2", "fe80:0::1%eth0", 2);
     leads_to("b=[fe80::1%eth0]:1", "[fe80::2]:2", "fe80::2", 2);
@@ -450,17 +455,17 @@ TEST(test_secrets_stay_secret)
         "redis://:geheim@[::1",
         "u:geheim@h:1",
         ":geheim@h",
-        "b=redis://:geheim,as=@h",
-        "b=redis://:geheim,as=geheim@h",
-        "b=redis://:geheim@h,as=x",
-        "b=redis://h,as=u:geheim@10.0.0.2:1",
-        "b=redis://h,as=redis://u:geheim@10.0.0.2:1",
-        "b=u:geheim@h:1,as=10.0.0.2:1",
-        "b=u:geheim,as=geheim@h:1",
-        "b=/run/r,as=u:geheim@10.0.0.2:1",
-        "b=/run/r,as=redis://u:geheim@10.0.0.2:1",
-        "b=redis+unix://:geheim@/run/r,as=u:geheim@h",
-        "redis://:geheim@h,as=10.0.0.2:1",
+        "b=redis://:geheim,fleet_address=@h",
+        "b=redis://:geheim,fleet_address=geheim@h",
+        "b=redis://:geheim@h,fleet_address=x",
+        "b=redis://h,fleet_address=u:geheim@10.0.0.2:1",
+        "b=redis://h,fleet_address=redis://u:geheim@10.0.0.2:1",
+        "b=u:geheim@h:1,fleet_address=10.0.0.2:1",
+        "b=u:geheim,fleet_address=geheim@h:1",
+        "b=/run/r,fleet_address=u:geheim@10.0.0.2:1",
+        "b=/run/r,fleet_address=redis://u:geheim@10.0.0.2:1",
+        "b=redis+unix://:geheim@/run/r,fleet_address=u:geheim@h",
+        "redis://:geheim@h,fleet_address=10.0.0.2:1",
     };
 
     for (size_t i = 0; i < HF_LENGTH(texts); i++) {

@@ -11,8 +11,7 @@
 
 #include "shm/ring.h"
 #include "shm/status.h"
-#include "shm/text_cut.h"
-#include "shm/utf8.h"
+#include "shm/text.h"
 
 static bool out_of_memory;
 

@@ -67,19 +67,37 @@ TEST(an_endless_string_is_refused)
     is_refused_in_time("$1000000000000\r\n", "aaaaaaaaaaaaaaaa");
 }
 
+/* Whose end is looked for with each byte. */
+static void line_is_refused(const char *head, char letter)
+{
+    size_t fed = 0;
+
+    assert_true(takes(head, strlen(head)));
+    while (fed <= 2 * BOUNDS_LINE && takes(&letter, 1))
+        fed++;
+    assert_true(bounds.beyond);
+    assert_in_range(fed, BOUNDS_LINE - 64, BOUNDS_LINE + 64);
+    assert_non_null(strstr(bounds_text(&bounds), "longer than 16 KiB"));
+}
+
 TEST(an_endless_line_is_refused)
 {
-    is_refused_in_time("+", "aaaaaaaaaaaaaaaa");
+    line_is_refused("+", 'a');
 }
 
 TEST(an_endless_error_is_refused)
 {
-    is_refused_in_time("-ERR ", "aaaaaaaaaaaaaaaa");
+    line_is_refused("-ERR ", 'a');
 }
 
 TEST(an_endless_number_is_refused)
 {
-    is_refused_in_time(":", "1111111111111111");
+    line_is_refused(":", '1');
+}
+
+TEST(an_endless_length_within_an_array_is_refused)
+{
+    line_is_refused("*2\r\n:1\r\n$", '1');
 }
 
 TEST(an_endless_array_is_refused)
@@ -135,6 +153,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_endless_line_is_refused, set_up, clean_up),
         cmocka_unit_test_setup_teardown(an_endless_error_is_refused, set_up, clean_up),
         cmocka_unit_test_setup_teardown(an_endless_number_is_refused, set_up, clean_up),
+        cmocka_unit_test_setup_teardown(an_endless_length_within_an_array_is_refused, set_up,
+                                        clean_up),
         cmocka_unit_test_setup_teardown(an_endless_array_is_refused, set_up, clean_up),
         cmocka_unit_test_setup_teardown(an_array_of_any_length_is_refused_at_once, set_up,
                                         clean_up),

@@ -12,7 +12,7 @@
 #include "agent/redis/command.h"
 #include "agent/base/token.h"
 #include "shm/compiler.h"
-#include "shm/hex.h"
+#include "shm/text.h"
 
 #define TEST(name) static void name(void **state HF_UNUSED)
 

@@ -15,7 +15,6 @@
 
 #include "agent/config/config.h"
 #include "agent/config/config_rows.h"
-#include "agent/config/list_hash.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 #include "tests/support/config.h"
@@ -264,14 +263,14 @@ TEST(test_bad_nodes)
     refuses(64, "listed twice", DIR, "--node", "h:1", "--node", "h:1", NULL);
     refuses(64, "listed twice", DIR, "--node", "a=h:1", "--node", "a=h:2", NULL);
     refuses(64, "listed twice", DIR, "--node", "a=h:1", "--node", "b=h:1", NULL);
-    refuses(64, "'a' and 'b' have one seat", DIR, "--node", "a=h:1,as=10.0.0.2:1", "--node",
-            "b=h:2,as=10.0.0.2:1", NULL);
-    refuses(64, "'a' and 'b' have one seat", DIR, "--node", "a=10.0.0.2:1", "--node",
-            "b=h:2,as=10.0.0.2:1", NULL);
-    refuses(64, "'a' and 'b' have one seat", DIR, "--node", "a=h,as=/run/r", "--node",
-            "b=unix:/run/r", NULL);
-    loads(DIR, "--node", "a=10.0.0.2:1,as=10.0.0.3:1", "--node", "b=10.0.0.3:1,as=10.0.0.2:1",
-          NULL); /* as a router may have it */
+    refuses(64, "'a' and 'b' have one fleet address", DIR, "--node",
+            "a=h:1,fleet_address=10.0.0.2:1", "--node", "b=h:2,fleet_address=10.0.0.2:1", NULL);
+    refuses(64, "'a' and 'b' have one fleet address", DIR, "--node", "a=10.0.0.2:1", "--node",
+            "b=h:2,fleet_address=10.0.0.2:1", NULL);
+    refuses(64, "'a' and 'b' have one fleet address", DIR, "--node", "a=h,fleet_address=/run/r",
+            "--node", "b=unix:/run/r", NULL);
+    loads(DIR, "--node", "a=10.0.0.2:1,fleet_address=10.0.0.3:1", "--node",
+          "b=10.0.0.3:1,fleet_address=10.0.0.2:1", NULL); /* as a router may have it */
     refuses(64, "more than 9", DIR, "--node", "a", "--node", "b", "--node", "c", "--node", "d",
             "--node", "e", "--node", "f", "--node", "g", "--node", "h", "--node", "i", "--node",
             "j", NULL);
@@ -649,7 +648,7 @@ TEST(test_printing_loses_nothing_but_passwords)
     FILE *out = open_memstream(&text, &size);
 
     loads(DIR, "--node", "a=redis://u:secret@h1:1/2", "--node",
-          "b=redis+unix:///r?db=2,as=10.0.0.2:1", "--ttl", "1500ms", "--max-hold", "1h",
+          "b=redis+unix:///r?db=2,fleet_address=10.0.0.2:1", "--ttl", "1500ms", "--max-hold", "1h",
           "--table-mode", "640", "--log-level", "warn", "--allow-eviction", "--group", "0",
           "--name", "n", NULL);
     first = config;
@@ -695,15 +694,21 @@ TEST(test_clients_are_bounded_by_descriptors)
     assert_int_equal(c.clients_max, 1024);
     assert_false(c.descriptors_bound);
     assert_int_equal(c.groups_max, 0);
+    assert_false(c.guardians_fit);
     config_bound_clients(&c, 64 + 12 + 5 * 1024 + 30);
     assert_int_equal(c.groups_max, 10); /* three descriptors each */
+    config_bound_clients(&c, 64 + 12 + 10 * 1024 + 3 * 512 - 5);
+    assert_int_equal(c.groups_max, 512);
+    assert_false(c.guardians_fit); /* what is left after the groups has no room for 1024 more */
     config_bound_clients(&c, 65536);
     assert_int_equal(c.groups_max, 512);
+    assert_true(c.guardians_fit);
     config_bound_clients(&c, 64 + 12 + 5 * 512 + 2);
     assert_int_equal(c.clients_max, 512);
     assert_int_equal(c.clients_per_uid, 384);
     assert_int_equal(c.groups_max, 0);
     assert_true(c.descriptors_bound);
+    assert_false(c.guardians_fit);
     config_bound_clients(&c, 10);
     assert_int_equal(c.clients_max, 1);
     assert_int_equal(c.clients_per_uid, 1); /* not 0, which is no limit */

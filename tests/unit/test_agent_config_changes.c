@@ -174,19 +174,19 @@ TEST(another_seat_is_for_a_restart)
 {
     char text[700];
 
-    node(&after, 1, "b=10.0.0.2,as=10.0.0.9:6379");
+    node(&after, 1, "b=10.0.0.2,fleet_address=10.0.0.9:6379");
     assert_int_equal(only(CONFIG_RESTART)->node, 1);
     assert_string_equal(changes[0].before, "b=10.0.0.2");
-    assert_string_equal(changes[0].after, "b=10.0.0.2,as=10.0.0.9:6379");
+    assert_string_equal(changes[0].after, "b=10.0.0.2,fleet_address=10.0.0.9:6379");
     assert_non_null(strstr(config_change_text(changes, text, sizeof(text)), "keeps all leases"));
-    node(&after, 1, "b=10.0.0.7,as=10.0.0.9:6379"); /* together with its address */
+    node(&after, 1, "b=10.0.0.7,fleet_address=10.0.0.9:6379"); /* together with its address */
     assert_int_equal(only(CONFIG_RESTART)->node, 1);
     before = after;
     node(&after, 1, "b=10.0.0.7");
     assert_int_equal(only(CONFIG_RESTART)->node, 1);
-    node(&after, 1, "b=10.0.0.7,as=10.0.0.10:6379");
+    node(&after, 1, "b=10.0.0.7,fleet_address=10.0.0.10:6379");
     assert_int_equal(only(CONFIG_RESTART)->node, 1);
-    node(&after, 1, "b=10.0.0.8,as=10.0.0.9:6379"); /* another way to the same */
+    node(&after, 1, "b=10.0.0.8,fleet_address=10.0.0.9:6379"); /* another way to the same */
     assert_int_equal(only(CONFIG_MOVED)->node, 1);
 }
 

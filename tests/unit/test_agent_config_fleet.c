@@ -1,4 +1,4 @@
-/* agent/config/config_fleet.h: what a record of the fleet makes of a configuration. */
+/* agent/config/config.h: what a record of the fleet makes of a configuration. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "agent/config/config_fleet.h"
-#include "agent/redis/seat.h"
+#include "agent/config/config.h"
+#include "agent/base/address.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
@@ -241,8 +241,9 @@ TEST(a_configured_node_at_a_private_seat_stays_where_this_host_reaches_it)
 
 TEST(as_is_not_overruled)
 {
-    static const char *const nodes[] = {"a=one.example,as=10.0.0.1:6379",
-                                        "b=two.example,as=10.0.0.2:6379", "c=10.0.0.3:6379"};
+    static const char *const nodes[] = {"a=one.example,fleet_address=10.0.0.1:6379",
+                                        "b=two.example,fleet_address=10.0.0.2:6379",
+                                        "c=10.0.0.3:6379"};
 
     configure(3, nodes);
     config_go_by(&config, &record, true, false);
@@ -284,6 +285,25 @@ TEST(a_shorter_ttl_max_is_for_grants_at_once_and_for_quarantines_later)
     assert_int_equal(config.ttl_longest_ms, 20000);
 }
 
+/* (!) Nodes may have brought back a record of before the file: it is gone by, and the file says how long leases may be. */
+TEST(until_a_record_has_settled_quarantines_are_the_files)
+{
+    hf_time from = {HF_NS_PER_SEC};
+
+    record.ttl_max_ms = record.ttl_max_before_ms = 3000;
+    config.file_ttl_max_ms = 60000;
+    assert_int_equal(config_settles(&config, &record, from).ns,
+                     hf_time_add(from, timing_quarantine(hf_ms(60000))).ns);
+    config_go_by(&config, &record, false, false);
+    assert_int_equal(config.ttl_max_ms, 3000);
+    assert_int_equal(config.ttl_longest_ms, 60000);
+    config_go_by(&config, &record, true, false);
+    assert_int_equal(config.ttl_longest_ms, 3000);
+    record.ttl_max_ms = 90000;
+    assert_int_equal(config_settles(&config, &record, from).ns,
+                     hf_time_add(from, timing_quarantine(hf_ms(90000))).ns);
+}
+
 TEST(a_longer_ttl_max_is_for_quarantines_at_once_and_for_grants_later)
 {
     record.ttl_max_ms = 90000;
@@ -317,6 +337,7 @@ int main(void)
         CASE(what_is_no_address_leads_nowhere),
         CASE(the_list_has_another_hash),
         CASE(a_shorter_ttl_max_is_for_grants_at_once_and_for_quarantines_later),
+        CASE(until_a_record_has_settled_quarantines_are_the_files),
         CASE(a_longer_ttl_max_is_for_quarantines_at_once_and_for_grants_later),
     };
 

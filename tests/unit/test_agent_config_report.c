@@ -1,6 +1,7 @@
 /* Contract. All faults of a configuration with their lines, what is suggested for an unknown key, and that every
  * setting is shown wherever settings are. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -10,10 +11,11 @@
 
 #include <cmocka.h>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/config/config_report.h"
-#include "shm/suggest.h"
+#include "shm/text.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 #include "tests/support/scratch.h"
@@ -221,8 +223,61 @@ TEST(what_cannot_be_read_is_said)
     assert_int_equal(report.exit, 78);
     argv[2] = "/tmp";
     assert_int_equal(config_read(5, argv, &config, &report), HF_EINVAL);
-    fault_is(0, 0, "cannot read it: Is a directory");
+    fault_is(0, 0, "cannot read it: it is not a regular file");
     assert_int_equal(report.fault_count, 1);
+    argv[2] = "/proc/self/mem"; /* a regular file without a first byte */
+    assert_int_equal(config_read(5, argv, &config, &report), HF_EINVAL);
+    fault_is(0, 0, "cannot read it: Input/output error");
+    assert_int_equal(report.fault_count, 1);
+}
+
+static void only_fault_is(const char *file, const char *words)
+{
+    char *argv[] = {"holdfastd", "--check-config", (char *)file, DIR, NULL};
+
+    assert_int_equal(config_read(5, argv, &config, &report), HF_EINVAL);
+    assert_int_equal(report.exit, 78);
+    assert_int_equal(report.fault_count, 1);
+    fault_is(0, 0, words);
+    assert_int_equal(config_reload(5, argv, &config, &report), HF_EINVAL);
+    assert_int_equal(report.fault_count, 1);
+    fault_is(0, 0, words);
+}
+
+static void on_alarm(int number HF_UNUSED) {}
+
+/* A pipe without a writer, devices, and a file of one line without an end. */
+TEST(what_has_no_end_is_refused_at_once)
+{
+    static const char *const devices[] = {"/dev/zero", "/dev/full", "/dev/random", "/dev/null"};
+
+    const struct sigaction interrupt = {.sa_handler = on_alarm};
+
+    assert_int_equal(sigaction(SIGALRM, &interrupt, NULL), 0);
+    (void)alarm(2); /* it ends a call that waits, and no other */
+    for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++)
+        only_fault_is(devices[i], "not a regular file; give the path of one");
+    write_file("");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    only_fault_is(path, "not a regular file; give the path of one");
+    write_file("");
+    assert_int_equal(truncate(path, (off_t)1 << 33), 0);
+    only_fault_is(path, "larger than 1 MiB; shorten it");
+    (void)alarm(0);
+}
+
+TEST(a_file_may_have_a_mebibyte)
+{
+    static char text[(1 << 20) + 2];
+
+    for (size_t at = 0; at < 1 << 20; at++)
+        text[at] = at % 64 == 63 ? '\n' : '#';
+    memcpy(text, "node = a\n", 9);
+    assert_int_equal(check(text, NULL), HF_OK);
+    text[1 << 20] = '#';
+    assert_int_equal(check(text, NULL), HF_EINVAL);
+    fault_is(0, 0, "larger than 1 MiB");
 }
 
 static void usage(const char *words, const char *a, const char *b, const char *c, const char *d)
@@ -469,6 +524,8 @@ int main(void)
         ROW(of_very_many_faults_the_first_are_kept),
         ROW(lines_of_every_kind_are_counted),
         ROW(what_cannot_be_read_is_said),
+        ROW(what_has_no_end_is_refused_at_once),
+        ROW(a_file_may_have_a_mebibyte),
         ROW(options_that_do_not_go_together),
         ROW(a_distance_counts_letters),
         ROW(the_nearest_word_is_suggested_if_it_is_near),

@@ -1,4 +1,4 @@
-/* agent/record/drain_record.h: a drain comes back to the next agent of this boot, whatever became of its file. */
+/* agent/state/drain_record.h: a drain comes back to the next agent of this boot, whatever became of its file. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "agent/base/log.h"
-#include "agent/record/boot_file.h"
-#include "agent/record/drain_record.h"
+#include "agent/state/state_file.h"
+#include "agent/state/drain_record.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 #include "tests/support/copied.h"
@@ -144,13 +144,13 @@ TEST(what_cannot_be_read_is_a_drain)
 
 TEST(a_later_version_is_a_drain)
 {
-    const struct boot_file_header later = {.magic = UINT64_C(0x314e4941524446),
-                                           .fingerprint = 2,
-                                           .size = 8192,
-                                           .clock.boot_id = {1, 2, 3}};
+    const struct state_file_header later = {.magic = UINT64_C(0x314e4941524446),
+                                            .fingerprint = 2,
+                                            .size = 8192,
+                                            .clock.boot_id = {1, 2, 3}};
     int fd;
 
-    assert_int_equal(boot_file_make(path, "it", &later, &fd, why, sizeof(why)), HF_OK);
+    assert_int_equal(state_file_make(path, "it", &later, &fd, why, sizeof(why)), HF_OK);
     close(fd);
     assert_unknown();
     keep(&none);

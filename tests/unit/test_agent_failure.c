@@ -1,4 +1,4 @@
-/* shm/assert.h, agent/base/failure.h, agent/base/thread_role.h: an assertion that fails ends the program, after its last words. */
+/* shm/assert.h, agent/base/failure.h, agent/base/thread.h: an assertion that fails ends the program, after its last words. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -17,11 +17,11 @@
 
 #include "agent/base/failure.h"
 #include "agent/base/log.h"
-#include "agent/base/thread_role.h"
+#include "agent/base/thread.h"
 #include "shm/assert.h"
 #include "shm/compiler.h"
-#include "shm/last_words.h"
-#include "tools/reader/last_words.h"
+#include "shm/table_notes.h"
+#include "tools/reader/life.h"
 
 #define TEST(name) static void name(void **state HF_UNUSED)
 
@@ -233,24 +233,24 @@ TEST(a_long_text_is_cut)
 static void as_renewal(void)
 {
     thread_role_now = THREAD_ROLE_RENEWAL;
-    is_renewal_thread();
+    ASSERT_RENEWAL_THREAD();
 }
 
 static void as_broker_in_renewal(void)
 {
     thread_role_now = THREAD_ROLE_RENEWAL;
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
 }
 
 static void as_renewal_in_main(void)
 {
     thread_role_now = THREAD_ROLE_MAIN;
-    is_renewal_thread();
+    ASSERT_RENEWAL_THREAD();
 }
 
 TEST(a_thread_that_does_anothers_work_is_ended)
 {
-    is_broker_thread(); /* before there are threads */
+    ASSERT_BROKER_THREAD(); /* before there are threads */
     assert_int_equal(fails(as_renewal), 0);
     assert_int_equal(fails(as_broker_in_renewal), SIGABRT);
     assert_int_equal(fails(as_renewal_in_main), SIGABRT);

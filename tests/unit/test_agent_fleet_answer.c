@@ -14,12 +14,12 @@
 
 #include "agent/agent.h"
 #include "agent/process/control.h"
-#include "agent/process/fleet_answer.h"
+#include "agent/process/fleet_wishes.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 #include "tests/support/scratch.h"
-#include "tools/common/exit_code.h"
-#include "tools/reader/control.h"
+#include "tools/common/args.h"
+#include "tools/reader/control_socket.h"
 #include "tools/reader/fleet_told.h"
 
 #define TEST(name) static void name(void **state HF_UNUSED)
@@ -365,6 +365,9 @@ TEST(the_agent_answers_with_what_stands_on_the_board)
     assert_int_equal(pthread_join(thread, NULL), 0);
     control_close(&control);
     fleet_board_fini(&agent.fleet_board);
+    assert_int_equal(chdir(place.dir), 0);
+    assert_int_equal(unlink("control"), 0); /* it stays, for the next agent */
+    assert_int_equal(chdir("/"), 0);
     assert_int_equal(rmdir(place.dir), 0);
 }
 

@@ -1,5 +1,5 @@
-/* agent/record/fleet_memory.h: the fleet's record comes back to the next agent of this boot, or nothing does; and
- * agent/record/fleet_shown.h. */
+/* agent/state/fleet_memory.h: the fleet's record comes back to the next agent of this boot, or nothing does; and
+ * agent/state/fleet_shown.h. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,9 +14,9 @@
 #include <cmocka.h>
 
 #include "agent/base/log.h"
-#include "agent/record/boot_file.h"
-#include "agent/record/fleet_memory.h"
-#include "agent/record/fleet_shown.h"
+#include "agent/state/state_file.h"
+#include "agent/state/fleet_memory.h"
+#include "agent/state/fleet_shown.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 #include "tests/support/copied.h"
@@ -171,7 +171,7 @@ static void write_at(off_t at, uint64_t value)
 
 TEST(what_no_agent_writes_is_none)
 {
-    static const off_t length_at = BOOT_FILE_HEADER + offsetof(struct fleet_memory, length);
+    static const off_t length_at = STATE_FILE_HEADER + offsetof(struct fleet_memory, length);
     static const uint64_t lengths[] = {0, FLEET_TEXT_SIZE, UINT64_MAX};
 
     keep_it();
@@ -186,10 +186,10 @@ TEST(what_no_agent_writes_is_none)
         assert_int_equal(found(this_boot), 0);
     }
     keep_it();
-    write_at(BOOT_FILE_HEADER + offsetof(struct fleet_memory, list_count), HF_NODES_MAX + 1);
+    write_at(STATE_FILE_HEADER + offsetof(struct fleet_memory, list_count), HF_NODES_MAX + 1);
     assert_int_equal(found(this_boot), 0);
     keep_it();
-    assert_int_equal(truncate(path, BOOT_FILE_HEADER + sizeof(memory) - 1), 0);
+    assert_int_equal(truncate(path, STATE_FILE_HEADER + sizeof(memory) - 1), 0);
     assert_int_equal(found(this_boot), 0);
     keep_it();
     assert_int_equal(chmod(path, 0644), 0); /* not as we make it */
@@ -206,18 +206,18 @@ TEST(what_no_agent_writes_is_none)
 TEST(a_file_of_zeros_is_none)
 {
     keep_it();
-    assert_int_equal(truncate(path, BOOT_FILE_HEADER), 0);
-    assert_int_equal(truncate(path, BOOT_FILE_HEADER + sizeof(memory)), 0);
+    assert_int_equal(truncate(path, STATE_FILE_HEADER), 0);
+    assert_int_equal(truncate(path, STATE_FILE_HEADER + sizeof(memory)), 0);
     assert_int_equal(found(this_boot), 0);
 }
 
 TEST(a_later_version_is_none)
 {
-    const struct boot_file_header later = {
+    const struct state_file_header later = {
         .magic = MAGIC, .fingerprint = 3, .size = 8192, .clock.boot_id = {1, 2, 3}};
     int fd;
 
-    assert_int_equal(boot_file_make(path, "it", &later, &fd, why, sizeof(why)), HF_OK);
+    assert_int_equal(state_file_make(path, "it", &later, &fd, why, sizeof(why)), HF_OK);
     close(fd);
     assert_int_equal(found(this_boot), 0);
     keep_it();

@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "agent/process/fleet_request.h"
+#include "agent/process/fleet_wishes.h"
 #include "shm/compiler.h"
-#include "shm/escape.h"
+#include "shm/text.h"
 #include "shm/status.h"
 
 #define TEST(name) static void name(void **state HF_UNUSED)

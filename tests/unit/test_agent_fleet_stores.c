@@ -1,4 +1,4 @@
-/* What DIR/fleet is good for at a start: agent/record/fleet_start.c and agent/record/stores.c, called as main does. */
+/* What DIR/fleet is good for at a start: agent/state/fleet_memory.c and agent/state/stores.c, called as main does. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -16,11 +16,9 @@
 #include "agent/agent.h"
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/config/config_fleet.h"
-#include "agent/config/list_hash.h"
-#include "agent/record/fleet_memory.h"
-#include "agent/record/fleet_start.h"
-#include "agent/record/stores.h"
+#include "agent/config/config.h"
+#include "agent/state/fleet_memory.h"
+#include "agent/state/stores.h"
 #include "shm/compiler.h"
 #include "tests/support/scratch.h"
 #include "tests/unit/shm_fixture.h"

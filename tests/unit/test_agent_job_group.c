@@ -23,7 +23,7 @@
 
 #include <cmocka.h>
 
-#include "agent/broker/jobs/job_group.h"
+#include "agent/broker/jobs/groups.h"
 #include "shm/status.h"
 
 static dev_t hierarchy;

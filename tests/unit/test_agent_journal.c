@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "agent/base/clock.h"
-#include "agent/record/journal.h"
+#include "agent/state/journal.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 #include "tests/support/journal.h"
@@ -76,7 +76,7 @@ static struct journal_identity identity_of(const char *name)
     memset(&id.token, 0xaa, sizeof(id.token));
     id.ttl_ms = 30000;
     id.who.pid = 4711;
-    id.who.start_time = 123456789;
+    id.who.birth = 123456789;
     id.who.cookie_hash = UINT64_C(0xfeedfacecafebeef);
     id.name_len = (uint8_t)strlen(name);
     memcpy(id.name, name, id.name_len);
@@ -258,7 +258,7 @@ static void step_through(struct journal *j, void (*act)(struct journal *),
     pid_t child;
     int status;
 
-    if (journal_look(dir, CAPACITY, NODES, LIST, this_boot, &view, why, sizeof(why)) != HF_OK)
+    if (journal_dry_run(dir, CAPACITY, NODES, LIST, this_boot, &view, why, sizeof(why)) != HF_OK)
         fail_msg("%s", why);
     seen = view.journal;
     assert_non_null(seen);

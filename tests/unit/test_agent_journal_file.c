@@ -1,10 +1,10 @@
-/* agent/record/journal.h: which file of an earlier agent is kept, made anew, or refused in words. */
+/* agent/state/journal.h: which file of an earlier agent is kept, made anew, or refused in words. */
 #include <errno.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
 
-#include "agent/record/journal_layout.h"
+#include "agent/state/journal_layout.h"
 #include "tests/support/copied.h"
 #include "tests/support/journal.h"
 #include "tests/unit/journal_fixture.h"

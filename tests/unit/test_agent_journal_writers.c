@@ -1,11 +1,11 @@
-/* agent/record/journal.h: a writer that is killed leaves its last put or the one before, of whole leases
+/* agent/state/journal.h: a writer that is killed leaves its last put or the one before, of whole leases
  * one after the other; and threads put side by side. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
 
-#include "agent/record/journal_layout.h"
+#include "agent/state/journal_layout.h"
 #include "tests/unit/journal_fixture.h"
 
 #define KILLS 200
@@ -13,7 +13,7 @@
 /* --- a killed writer -------------------------------------------------------------------------- */
 
 /* What the writer says about itself, in memory that outlives it. */
-struct progress {
+struct puts {
     _Atomic uint64_t put; /* `number` of the last journal_put() that returned */
 };
 
@@ -39,23 +39,23 @@ static uint32_t lease_at(uint64_t number)
     return (uint32_t)(number / LEASE_PUTS + 1) & HF_GEN_MAX;
 }
 
-static _Noreturn void write_until_killed(struct progress *progress)
+static _Noreturn void write_until_killed(struct puts *puts)
 {
-    uint64_t number = atomic_load(&progress->put);
+    uint64_t number = atomic_load(&puts->put);
 
     for (;;) {
         number++;
         if (state_at(number) == JOURNAL_INTENT)
             put_identity(0, lease_at(number));
         put_lease(0, state_at(number), lease_at(number), number);
-        atomic_store(&progress->put, number);
+        atomic_store(&puts->put, number);
     }
 }
 
 /* It is the last put, or the one that the writer was killed in. */
-static void check_lease(struct progress *progress)
+static void check_lease(struct puts *puts)
 {
-    uint64_t put = atomic_load(&progress->put), number = put;
+    uint64_t put = atomic_load(&puts->put), number = put;
     struct journal_identity identity;
     struct journal_lease lease;
     int rc = journal_get(journal, 0, &identity, &lease);
@@ -74,35 +74,35 @@ static void check_lease(struct progress *progress)
     /* One too high is allowed: it may have been given away. */
     assert_in_range(journal_generation(journal, 0), lease_at(number), lease_at(number + 1));
     assert_int_equal(found, rc == HF_OK ? 1 : 0);
-    atomic_store(&progress->put, number);
+    atomic_store(&puts->put, number);
 }
 
 TEST(a_kill_at_any_moment_leaves_the_last_put_or_the_one_before)
 {
-    struct progress *progress =
-        mmap(NULL, sizeof(*progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct puts *puts =
+        mmap(NULL, sizeof(*puts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-    assert_true(progress != MAP_FAILED);
-    atomic_init(&progress->put, LEASE_PUTS - 1); /* FREE */
+    assert_true(puts != MAP_FAILED);
+    atomic_init(&puts->put, LEASE_PUTS - 1); /* FREE */
     put_lease(0, JOURNAL_FREE, 0, LEASE_PUTS - 1);
     srandom((unsigned)getpid());
     for (int i = 0; i < KILLS; i++) {
-        uint64_t before = atomic_load(&progress->put);
+        uint64_t before = atomic_load(&puts->put);
         pid_t writer = fork();
 
         if (writer == 0)
-            write_until_killed(progress);
+            write_until_killed(puts);
         assert_true(writer > 0);
-        for (int ms = 0; ms < 5000 && atomic_load(&progress->put) == before; ms++)
+        for (int ms = 0; ms < 5000 && atomic_load(&puts->put) == before; ms++)
             usleep(1000); /* until it has begun */
         usleep((useconds_t)(random() % 1000));
         assert_int_equal(kill(writer, SIGKILL), 0);
         assert_int_equal(waitpid(writer, NULL, 0), writer);
-        assert_true(atomic_load(&progress->put) > before);
+        assert_true(atomic_load(&puts->put) > before);
         reopen();
-        check_lease(progress);
+        check_lease(puts);
     }
-    munmap(progress, sizeof(*progress));
+    munmap(puts, sizeof(*puts));
 }
 
 /* --- threads ---------------------------------------------------------------------------------- */

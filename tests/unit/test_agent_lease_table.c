@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "agent/base/clock.h"
-#include "agent/record/lease.h"
+#include "agent/state/lease.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 

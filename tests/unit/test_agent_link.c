@@ -126,7 +126,7 @@ static void test_up_tells_the_facts(void **state)
     assert_string_equal(f->sentinel.nonce, "");
     assert_true(f->sentinel.node_time.us > INT64_C(1600000000) * 1000000);
     assert_true(f->sentinel.sent.ns <= f->sentinel.received.ns);
-    assert_true(link_rtt(f->link).ns > 0);
+    assert_true(links_round_time(&f->link, 1, 1).ns > 0);
     assert_int_equal(f->downs, 0);
 }
 
@@ -294,6 +294,23 @@ static void test_probes(void **state)
     assert_int_equal(f->sentinel.sentinel.ttl_max_ms, 60000);
     assert_true(f->sentinel.sentinel.created_wall.ms == 1700000000000);
     assert_true(f->sentinel.sentinel.created.us <= f->sentinel.node_time.us);
+}
+
+/* (!) A node may tell without a pause that its sentinel has changed. */
+static void test_probes_that_are_wanted_soon_have_a_rate(void **state)
+{
+    struct fixture *f = start(state, NULL);
+    hf_time began;
+
+    f->probe = hf_ms(60000);
+    link_comes_up(f, NULL);
+    began = clock_now();
+    f->probes = 0;
+    while (hf_time_since(clock_now(), began).ns < 500 * HF_NS_PER_MS) {
+        link_probe_soon(f->link);
+        runs_until(f, never, 3);
+    }
+    assert_in_range(f->probes, 2, 1 + hf_dur_ms(hf_time_since(clock_now(), began)) / 100);
 }
 
 static enum hf_node_error write_error(void **state, const char *const *options)
@@ -775,6 +792,7 @@ int main(void)
         LINK_TEST(test_missing_password),
         LINK_TEST(test_no_permission),
         LINK_TEST(test_probes),
+        LINK_TEST(test_probes_that_are_wanted_soon_have_a_rate),
         LINK_TEST(test_writes_are_taken),
         LINK_TEST(test_writes_are_refused),
         LINK_TEST(test_tcp),

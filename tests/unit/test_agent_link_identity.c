@@ -493,6 +493,36 @@ static void test_doubt_asks_once(void **state)
     assert_int_equal(f->downs, 0);
 }
 
+/* (!) A node can say so again and again. INFO then waits, and nothing counts meanwhile. */
+static void test_doubt_asks_ten_times_a_second(void **state)
+{
+    struct fixture *f = start(state, NULL);
+    hf_time began = clock_now();
+    enum { ROUNDS = 200, BURST = 4 * SCRIPTS };
+    struct told first;
+
+    link_comes_up(f, NULL);
+    (void)side(f, "CONFIG RESETSTAT");
+    for (int i = 0; i < ROUNDS; i++) {
+        (void)side(f, "SCRIPT FLUSH");
+        load(f, SCRIPT_ACQUIRE);
+        renew(f, &first);
+        acquire(f, &f->told);
+        is_answered(f);
+        assert_int_equal(f->told.last.outcome, LINK_ERROR);
+        assert_int_equal(f->told.last.error, HF_NODE_ERR_NOSCRIPT);
+        assert_int_equal(f->told.last.verdict, VERDICT_OK); /* all the same */
+    }
+    assert_in_range(infos(f), BURST,
+                    BURST + 1 + hf_dur_ms(hf_time_since(clock_now(), began)) / 100);
+    runs_until(f, never, 250);
+    load(f, SCRIPT_ACQUIRE);
+    acquire(f, &f->told);
+    is_answered(f);
+    assert_int_equal(f->told.last.outcome, LINK_ANSWERED);
+    assert_int_equal(f->downs, 0);
+}
+
 /* An error is no name: what is behind it does not count before INFO. The name is set anew, with INFO behind it,
  * and asked for no more. */
 static void test_a_name_that_is_refused_is_a_doubt(void **state)
@@ -615,6 +645,7 @@ int main(void)
         IDENTITY_TEST(test_another_server_behind_the_info_of_a_doubt),
         IDENTITY_TEST(test_forgotten_scripts_are_no_restart),
         IDENTITY_TEST(test_doubt_asks_once),
+        IDENTITY_TEST(test_doubt_asks_ten_times_a_second),
         IDENTITY_TEST(test_a_name_that_is_refused_is_a_doubt),
         IDENTITY_TEST(test_a_server_without_the_client_command),
         IDENTITY_TEST(test_an_error_in_place_of_a_name_ends_the_connection),

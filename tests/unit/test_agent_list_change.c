@@ -1,8 +1,8 @@
-/* agent/record/list_change.h, journal_carry() and node_records_carry(): what an agent left that had another list of
+/* agent/state/fleet_memory.h, journal_carry() and node_records_carry(): what an agent left that had another list of
  * nodes is taken over with all leases, each d with its server. */
 #include "agent/base/log.h"
-#include "agent/record/list_change.h"
-#include "agent/record/node_records.h"
+#include "agent/state/fleet_memory.h"
+#include "agent/state/node_records.h"
 #include "tests/unit/journal_fixture.h"
 
 #define OTHER "89abcdef0123456789abcdef0123456789abcdef"

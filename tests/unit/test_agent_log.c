@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "agent/base/log.h"
-#include "agent/base/log_limit.h"
 #include "shm/compiler.h"
 
 #define TEST(name) static void name(HF_UNUSED void **state)

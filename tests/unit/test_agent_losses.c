@@ -1,4 +1,4 @@
-/* agent/record/losses.h: each reason of a loss has a counter of its own. */
+/* agent/state/lease.h: each reason of a loss has a counter of its own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "agent/record/losses.h"
-#include "shm/loss.h"
+#include "agent/state/lease.h"
+#include "shm/wordings.h"
 
 static void each_reason_has_a_counter_of_its_name(void **state)
 {

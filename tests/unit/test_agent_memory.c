@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/names.h"
 #include "agent/renewal/renewal_internal.h"
 #include "agent/base/slab.h"
 #include "shm/table.h"
@@ -44,9 +44,9 @@ static size_t lease_cell(void)
     return chunks.count * CHUNK / CELLS;
 }
 
-static size_t resource_cell(void)
+static size_t name_cell(void)
 {
-    return (offsetof(struct resource, name) + NAME_LEN + 7) / 8 * 8;
+    return (offsetof(struct name, bytes) + NAME_LEN + 7) / 8 * 8;
 }
 
 /* Arrays by slot: the lease table and three others; a bucket for two in each of two hash tables; a
@@ -54,8 +54,8 @@ static size_t resource_cell(void)
  * more for as long as it is.) */
 static size_t per_slot(void)
 {
-    size_t arrays = sizeof(struct lease *) + sizeof(struct renewal_slot) +
-                    sizeof(struct resource *) + sizeof(uint32_t);
+    size_t arrays = sizeof(struct lease *) + sizeof(struct renewal_slot) + sizeof(struct name *) +
+                    sizeof(uint32_t);
     size_t chains = sizeof(uint32_t) + 2 * chains_buckets(LEASES) * sizeof(uint32_t) / LEASES;
     size_t cohort = sizeof(uint32_t) + sizeof(struct cohort) / COHORT_MOST;
 
@@ -98,14 +98,14 @@ static size_t table_share(void)
 
 static void a_lease_takes_no_more_than_it_did(void **state)
 {
-    size_t lease = lease_cell(), resource = resource_cell(), slot = per_slot();
+    size_t lease = lease_cell(), name = name_cell(), slot = per_slot();
 
     (void)state;
-    print_message("lease %zu, name %zu, per slot %zu: %zu bytes\n", lease, resource, slot,
-                  lease + resource + slot);
+    print_message("lease %zu, name %zu, per slot %zu: %zu bytes\n", lease, name, slot,
+                  lease + name + slot);
     if (!SLAB_IS_PLAIN) /* those take what they want */
         assert_in_range(lease, 1, 229);
-    assert_in_range(resource, 1, 88);
+    assert_in_range(name, 1, 88);
     assert_in_range(slot, 1, 84);
 }
 

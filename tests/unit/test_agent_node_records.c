@@ -1,4 +1,4 @@
-/* agent/record/node_records.h: what is known of the nodes comes back to the next agent of this boot, or nothing
+/* agent/state/node_records.h: what is known of the nodes comes back to the next agent of this boot, or nothing
  * does; whenever the one before was killed. */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 #include "agent/base/log.h"
-#include "agent/record/node_records.h"
+#include "agent/state/node_records.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 #include "tests/support/copied.h"

@@ -1,4 +1,4 @@
-/* agent/process/permissions.h: what each step of a change gives to whom. The files' own system calls are recorded here
+/* agent/process/singleton.h: what each step of a change gives to whom. The files' own system calls are recorded here
  * and not made. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "agent/agent.h"
-#include "agent/process/permissions.h"
+#include "agent/process/singleton.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 

@@ -13,15 +13,15 @@
 
 #include "agent/broker/broker.h"
 #include "agent/broker/locks/locks.h"
-#include "agent/broker/locks/readopt.h"
-#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/locks_internal.h"
+#include "agent/broker/locks/names.h"
 #include "agent/broker/rooms.h"
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
 #include "agent/core/fence.h"
 #include "agent/renewal/renewal_internal.h"
-#include "agent/record/journal_layout.h"
-#include "agent/record/stores.h"
+#include "agent/state/journal_layout.h"
+#include "agent/state/stores.h"
 #include "shm/history.h"
 #include "tests/support/copied.h"
 #include "tests/support/scratch.h"
@@ -131,21 +131,21 @@ static int tear_down(void **state)
 }
 
 /* Of a process that is gone. */
-static struct journal_identity an_identity(bool run)
+static struct journal_identity an_identity(bool is_job)
 {
     return (struct journal_identity){
         .name_len = 1,
         .name = "n",
         .token = {"cafe"},
         .ttl_ms = 30000,
-        .who = {.pid = 1, .start_time = UINT64_MAX, .pidns_inode = agent.pidns_inode, .run = run}};
+        .who = {.pid = 1, .birth = UINT64_MAX, .pidns_inode = agent.pidns_inode, .is_job = is_job}};
 }
 
 /* What an agent left that was killed: the votes in its journal, and the V that everybody was shown. Times are seconds
  * from now. */
-static void leave(bool run, enum hf_slot_state state, const double d_s[3], double shown_s)
+static void leave(bool is_job, enum hf_slot_state state, const double d_s[3], double shown_s)
 {
-    struct journal_identity id = an_identity(run);
+    struct journal_identity id = an_identity(is_job);
     struct journal_lease rec = {.state = left_as,
                                 .slot_state = state,
                                 .reason = HF_LOSS_FORCED,
@@ -167,16 +167,16 @@ static void leave(bool run, enum hf_slot_state state, const double d_s[3], doubl
 /* Seconds until the next agent releases it. */
 static double released_in_s(void)
 {
-    const struct resource *r;
+    const struct name *name;
     double seconds;
 
     open_all();
-    r = agent.broker->locks->by_slot[SLOT];
-    assert_non_null(r);
-    assert_true(r->undoing);
-    assert_null(resource_lease(r));
+    name = agent.broker->locks->by_slot[SLOT];
+    assert_non_null(name);
+    assert_true(name->undoing);
+    assert_null(name_lease(name));
     assert_int_equal(atomic_load(&agent.table.slots[SLOT].check), 0);
-    seconds = (double)hf_time_since(r->work->barred_until, clock_now()).ns / HF_NS_PER_SEC;
+    seconds = (double)hf_time_since(name->state->barred_until, clock_now()).ns / HF_NS_PER_SEC;
     close_all();
     return seconds;
 }
@@ -282,7 +282,7 @@ static void readopted_by_no_other_table(bool named)
 
     leave(true, HF_SLOT_HELD, d_s, 24);
     open_all(); /* whose table it is */
-    assert_non_null(resource_lease(agent.broker->locks->by_slot[SLOT]));
+    assert_non_null(name_lease(agent.broker->locks->by_slot[SLOT]));
     if (!named)
         journal_shown_in(agent.journal, 0);
     close_all();
@@ -322,7 +322,7 @@ static void the_table_of_a_version_that_names_none_is_kept(void **state)
     close_all();
     open_all();
     assert_true(agent.warm);
-    assert_non_null(resource_lease(agent.broker->locks->by_slot[SLOT]));
+    assert_non_null(name_lease(agent.broker->locks->by_slot[SLOT]));
     assert_true(journal_table(agent.journal) == hf_table_id(&agent.table));
     close_all();
 }
@@ -374,7 +374,7 @@ static void a_holder_out_of_sight_keeps_its_lease_until_v(void **state)
         leave(run, HF_SLOT_HELD, d_s, 24);
         agent.pidns_inode++;
         open_all();
-        lease = resource_lease(agent.broker->locks->by_slot[SLOT]);
+        lease = name_lease(agent.broker->locks->by_slot[SLOT]);
         assert_non_null(lease);
         assert_true(hf_time_since(lease->fsm.valid, clock_now()).ns > 23 * HF_NS_PER_SEC);
         word = atomic_load(&agent.table.slots[SLOT].check);
@@ -421,9 +421,9 @@ static void of_a_copy_nothing_is_readopted_or_released(void **state)
 }
 
 /* Killed between the journal, which names the new holder, and its word: the old one's stands. */
-static void leave_handoff(bool run)
+static void leave_handoff(bool is_job)
 {
-    struct journal_identity id = an_identity(run);
+    struct journal_identity id = an_identity(is_job);
     struct journal_lease rec = {.state = JOURNAL_HELD, .generation = GENERATION - 1, .fence = 1};
     hf_time valid = hf_time_add(clock_now(), hf_ms(25000));
 
@@ -451,7 +451,7 @@ static void a_handoff_that_was_cut_off_is_the_new_holders(void **state)
     (void)state;
     leave_handoff(true);
     open_all();
-    lease = resource_lease(agent.broker->locks->by_slot[SLOT]);
+    lease = name_lease(agent.broker->locks->by_slot[SLOT]);
     assert_non_null(lease);
     assert_int_equal(lease->generation, GENERATION);
     assert_int_equal(lease->pid, 2);
@@ -525,7 +525,7 @@ static void a_longer_lease_keeps_its_v(void **state)
     config.ttl_ms = config.ttl_max_ms = 10000;
     config.by_record = true;
     open_all();
-    lease = resource_lease(agent.broker->locks->by_slot[SLOT]);
+    lease = name_lease(agent.broker->locks->by_slot[SLOT]);
     assert_non_null(lease);
     assert_int_equal(lease->ttl_ms, 10000);
     assert_true(hf_time_since(lease->fsm.valid, clock_now()).ns > 26 * HF_NS_PER_SEC);

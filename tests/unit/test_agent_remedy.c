@@ -1,4 +1,4 @@
-/* agent/redis/remedy.h: what is to be done about a server that refuses, in words that a row of `holdfast nodes` has room
+/* agent/redis/acl.h: what is to be done about a server that refuses, in words that a row of `holdfast nodes` has room
  * for. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "agent/redis/remedy.h"
+#include "agent/redis/acl.h"
 #include "shm/compiler.h"
-#include "shm/layout_node.h"
+#include "shm/layout.h"
 
 _Static_assert(REMEDY_SIZE == sizeof(((struct hf_node_row *)0)->error), "a remedy is not cut");
 

@@ -89,11 +89,11 @@ static void test_lost_run_is_not_released(void **state)
     long deleted;
 
     (void)state;
-    assert_true(view_of(lease->slot).flags & HF_SLOT_F_RUN);
+    assert_true(view_of(lease->slot).flags & HF_SLOT_F_JOB);
     deleted = calls_of(2, "del");
     post(MSG_LOSE, lease, HF_LOSS_GUARDIAN);
     is_changed(lease, HF_SLOT_LOSING, HF_LOSS_GUARDIAN);
-    assert_true(view_of(lease->slot).flags & HF_SLOT_F_RUN);
+    assert_true(view_of(lease->slot).flags & HF_SLOT_F_JOB);
     is_changed(lease, HF_SLOT_LOST, HF_LOSS_GUARDIAN);
     is_ended(lease); /* all keys have lapsed by then */
     assert_int_equal(holders_of("run", ""), ALL);

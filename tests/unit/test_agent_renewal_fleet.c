@@ -55,7 +55,7 @@ static bool counts(const char *digest)
 {
     struct link_reply reply = {.outcome = LINK_ANSWERED};
 
-    is_renewal_thread();
+    ASSERT_RENEWAL_THREAD();
     strcpy(reply.digest, digest);
     return renewal_counts(node, &reply);
 }
@@ -92,7 +92,7 @@ static const struct message *another_told(const char *digest)
     static struct message copy;
     struct message *m;
 
-    is_renewal_thread();
+    ASSERT_RENEWAL_THREAD();
     strcpy(reply.digest, digest);
     renewal_tell_another(node, &reply);
     m = told(0);
@@ -132,7 +132,7 @@ static void a_heal_names_our_record(void **state)
     struct link_lock lock;
 
     (void)state;
-    is_renewal_thread();
+    ASSERT_RENEWAL_THREAD();
     lock = renewal_lock(node, lease);
     assert_string_equal(lock.digest, "");
     go_by();
@@ -167,7 +167,7 @@ static void learn_record(const char *seat)
         snprintf(r->seat[i].address, sizeof(r->seat[i].address), "/nowhere/%d", i);
     }
     snprintf(r->seat[1].address, sizeof(r->seat[1].address), "%s", seat);
-    is_renewal_thread();
+    ASSERT_RENEWAL_THREAD();
     renewal_take_fleet(agent.renewal, r, false);
 }
 

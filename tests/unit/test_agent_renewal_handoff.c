@@ -7,7 +7,7 @@
 
 #include "tests/unit/renewal_fixture.h"
 
-#include "agent/record/handoff.h"
+#include "agent/state/lease.h"
 
 #define NEXT_PID 4711
 
@@ -76,21 +76,21 @@ static struct lease *handed_over(struct lease *from)
 }
 
 /* Handed over so often already. All is written before the thread has it. */
-static struct lease *fresh_after(const char *name, bool run, unsigned handoffs)
+static struct lease *fresh_after(const char *name, bool is_job, unsigned handoffs)
 {
     hf_time a = clock_now();
     struct lease *lease;
 
     put_key(name, ALL);
-    lease = made(name, generation % CAPACITY, ALL, run, a);
+    lease = made(name, generation % CAPACITY, ALL, is_job, a);
     lease->fence += handoffs;
     hand_over(lease);
     return lease;
 }
 
-static struct lease *fresh(const char *name, bool run)
+static struct lease *fresh(const char *name, bool is_job)
 {
-    return fresh_after(name, run, 0);
+    return fresh_after(name, is_job, 0);
 }
 
 static void test_handed_over_and_renewed_on(void **state)

@@ -84,18 +84,18 @@ static int unmake(void **state)
     return 0;
 }
 
-static struct lease *adopted_in(uint32_t slot, bool run)
+static struct lease *adopted_in(uint32_t slot, bool is_job)
 {
     hf_time now = clock_now();
-    struct lease *lease = made("name", slot, ALL, run, now);
+    struct lease *lease = made("name", slot, ALL, is_job, now);
 
     renewal_adopt(agent.renewal, lease, now);
     return lease;
 }
 
-static struct lease *adopted(bool run)
+static struct lease *adopted(bool is_job)
 {
-    return adopted_in(0, run);
+    return adopted_in(0, is_job);
 }
 
 static int64_t nodes_ahead_us; /* of this host's wall clock */
@@ -245,7 +245,7 @@ TEST(a_late_lease_is_judged_by_a_clock_of_its_own)
 TEST(a_heal_that_is_answered_after_its_lease_is_released)
 {
     answer_heal(0, 2);
-    assert_int_equal(releaser_busy(agent.renewal->releaser), 1);
+    assert_int_equal(key_deleter_busy(agent.renewal->key_deleter), 1);
 }
 
 /* Its tree may live; once the keys are released, this one is, too. */
@@ -258,11 +258,11 @@ TEST(a_heal_that_is_answered_after_its_run_was_lost_waits_for_the_tree)
     renewal_tick(agent.renewal, clock_now());
     assert_int_equal(lease->fsm.state, HF_SLOT_LOST);
     answer_heal(lease->slot, 2);
-    assert_int_equal(releaser_busy(agent.renewal->releaser), 0);
+    assert_int_equal(key_deleter_busy(agent.renewal->key_deleter), 0);
     renewal_release(agent.renewal, lease, HF_LOSS_NONE);
-    assert_int_equal(releaser_busy(agent.renewal->releaser), 1);
+    assert_int_equal(key_deleter_busy(agent.renewal->key_deleter), 1);
     answer_heal(lease->slot, 2);
-    assert_int_equal(releaser_busy(agent.renewal->releaser), 2);
+    assert_int_equal(key_deleter_busy(agent.renewal->key_deleter), 2);
     end(lease);
 }
 
@@ -277,11 +277,11 @@ TEST(a_heal_without_an_answer_of_a_lost_run_is_released_as_its_keys_lapse)
     ahead_ns += hf_time_since(lease->fsm.valid, clock_now()).ns;
     renewal_tick(r, clock_now());
     assert_int_equal(lease->fsm.state, HF_SLOT_LOST);
-    assert_int_equal(releaser_busy(r->releaser), 0);
+    assert_int_equal(key_deleter_busy(r->key_deleter), 0);
     ahead_ns += timing.ttl.ns / 30;
     renewal_tick(r, clock_now());
     assert_null(renewal_find(r, lease->slot, lease->generation));
-    assert_int_equal(releaser_busy(r->releaser), 1);
+    assert_int_equal(key_deleter_busy(r->key_deleter), 1);
     end(lease);
 }
 
@@ -494,6 +494,29 @@ TEST(a_lease_that_was_granted_after_its_nodes_forgot_is_lost_with_its_keys)
     end(lease);
 }
 
+static hf_dur renewed_after_a_flush(const struct lease *lease, hf_time sent, uint32_t held)
+{
+    struct renewal_node *node = &agent.renewal->node[0];
+    uint32_t before = agent.renewal->held;
+
+    agent.renewal->held = held;
+    renewal_noticed(node->link, NULL, 0, agent.renewal);
+    agent.renewal->held = before;
+    return hf_time_since(cohorts_alone_at(&node->renewals, lease->slot), sent);
+}
+
+/* A node may tell of one flush after the other. */
+TEST(a_flush_has_many_leases_renewed_at_the_pace_of_a_full_agent)
+{
+    struct lease *lease = adopted(false);
+    hf_time sent = clock_now();
+
+    renewal_hit(&agent.renewal->node[0], lease, sent, HIT_RENEWED, clock_now());
+    assert_int_equal(hf_dur_ms(renewed_after_a_flush(lease, sent, 1)), 100);
+    assert_int_equal(hf_dur_ms(renewed_after_a_flush(lease, sent, 20000)), 400);
+    end(lease);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -526,6 +549,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             a_lease_that_was_granted_after_its_nodes_forgot_is_lost_with_its_keys, make, unmake),
         cmocka_unit_test_setup_teardown(a_vote_that_comes_late_is_renewed_in_company, make, unmake),
+        cmocka_unit_test_setup_teardown(a_flush_has_many_leases_renewed_at_the_pace_of_a_full_agent,
+                                        make, unmake),
         cmocka_unit_test_setup_teardown(leases_of_an_earlier_agent_are_renewed_together, make,
                                         unmake),
     };

@@ -78,13 +78,13 @@ static void test_a_later_grant_is_not_healed_over(void **state)
 }
 
 /* Granted, and handed over since by an earlier agent: its records are written with its first renewals. */
-static struct lease *to_be_described(const char *name, bool run)
+static struct lease *to_be_described(const char *name, bool is_job)
 {
     hf_time a = clock_now();
     struct lease *lease;
 
     put_key(name, ALL);
-    lease = made(name, generation % CAPACITY, ALL, run, a);
+    lease = made(name, generation % CAPACITY, ALL, is_job, a);
     lease->fence++;
     hand_over(lease);
     return lease;

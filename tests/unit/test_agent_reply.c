@@ -109,8 +109,8 @@ static const struct {
     {SCRIPT_ACQUIRE, 1, {"1700000000", "0", NONCE, "TAKEN", "0", "-1"}},
     {SCRIPT_HEAL, 1, {"1", "0", NONCE, "TAKEN", "7", "5", HOLDER}},
     {SCRIPT_RAISE, 1, {"1", "0", NONCE, "GONE"}},
-    {SCRIPT_RENEW, 4, {"1", "0", NONCE, "1f01"}},
-    {SCRIPT_RELEASE, 3, {"1", "0", "''", "0k1"}},
+    {SCRIPT_RENEW, 4, {"1", "0", NONCE, "1f0x"}},
+    {SCRIPT_RELEASE, 3, {"1", "0", "''", "0f1"}},
     {SCRIPT_QUERY, 0, {"1700000000", "0", NONCE, "FREE", "7"}},
     {SCRIPT_QUERY, 0, {"1700000000", "0", NONCE, "HELD", "7", "#-1", "''"}},
     {SCRIPT_QUERY, 0, {"1", "0", NONCE, "HELD", "7", "#5", ID, HOLDER}},
@@ -122,10 +122,11 @@ static const struct {
     {SCRIPT_SENTINEL, 0, {"1", "0", "''", "0"}},
     {SCRIPT_SENTINEL,
      0,
-     {"1", "0", NONCE, "1", "1000000", "1700000000000", "60000", "3", "cafe", "''", "''"}},
+     {"1", "0", NONCE, "1", "1000000", "1700000000000", "60000", "3", "cafe", "''", "''", "''"}},
     {SCRIPT_SENTINEL,
      0,
-     {"1", "0", STAMP, "0", "1000000", "1700000000000", "60000", "3", "cafe", "a text", "h 0 7"}},
+     {"1", "0", STAMP, "0", "1000000", "1700000000000", "60000", "3", "cafe", "a text", "h 0 7",
+      "cafe"}},
     {SCRIPT_ACQUIRE, 1, {"1700000000", "5", STAMP, "OK", "7"}},
     {SCRIPT_RENEW, 4, {"1", "0", STAMP, "1f01"}},
     {SCRIPT_FLEET, 0, {"1", "0", STAMP, "OK"}},
@@ -262,14 +263,14 @@ TEST(test_values_of_a_stamp)
 TEST(test_values_of_a_sentinel)
 {
     struct link_reply out;
-    redisReply *reply = decode_words(SCRIPT_SENTINEL, 0, right[SENTINEL].words, 11, &out);
+    redisReply *reply = decode_words(SCRIPT_SENTINEL, 0, right[SENTINEL].words, 12, &out);
 
     assert_true(out.sentinel_created && out.sentinel.present);
     assert_true(out.record && out.record_len == 0);
     assert_string_equal(out.digest, "");
     assert_string_equal(out.record_by, "");
     freeReplyObject(reply);
-    reply = decode_words(SCRIPT_SENTINEL, 0, right[SENTINEL + 1].words, 11, &out);
+    reply = decode_words(SCRIPT_SENTINEL, 0, right[SENTINEL + 1].words, 12, &out);
     assert_false(out.sentinel_created);
     assert_string_equal(out.sentinel.nonce, NONCE);
     assert_true(out.sentinel.created.us == 1000000 && out.sentinel.ttl_max_ms == 60000);
@@ -278,6 +279,7 @@ TEST(test_values_of_a_sentinel)
     assert_int_equal(out.record_len, 6);
     assert_memory_equal(out.record, "a text", 6);
     assert_string_equal(out.record_by, "h 0 7");
+    assert_string_equal(out.record_sure, "cafe");
     freeReplyObject(reply);
     reply = decode_words(SCRIPT_SENTINEL, 0, right[SENTINEL - 1].words, 4, &out);
     assert_false(out.sentinel_created || out.sentinel.present);
@@ -404,12 +406,14 @@ TEST(test_wrong_values)
         {SCRIPT_LISTING, {"1", "0", NONCE, "999999999999999999999"}},
         {SCRIPT_RENEW, {"1", "0", NONCE, "1"}},
         {SCRIPT_RENEW, {"1", "0", NONCE, "111"}},
-        {SCRIPT_RENEW, {"1", "0", NONCE, "1z"}},
+        {SCRIPT_RENEW, {"1", "0", NONCE, "1k"}},
+        {SCRIPT_RELEASE, {"1", "0", NONCE, "1x"}},
         {SCRIPT_SENTINEL, {"1", "0", NONCE, "0"}},
-        {SCRIPT_SENTINEL, {"1", "0", "''", "0", "1", "1", "1", "1", "x", "", ""}},
+        {SCRIPT_SENTINEL, {"1", "0", "''", "0", "1", "1", "1", "1", "x", "", "", ""}},
         {SCRIPT_SENTINEL, {"1", "0", NONCE, "0", "1", "1", "1", "1", "x"}},
-        {SCRIPT_SENTINEL, {"1", "0", NONCE, "0", "1", "1", "1", "1", "x", "-", "''"}},
-        {SCRIPT_SENTINEL, {"1", "0", NONCE, "0", "1", "1", "1", "1", "x", "''", "-"}},
+        {SCRIPT_SENTINEL, {"1", "0", NONCE, "0", "1", "1", "1", "1", "x", "-", "''", "''"}},
+        {SCRIPT_SENTINEL, {"1", "0", NONCE, "0", "1", "1", "1", "1", "x", "''", "-", "''"}},
+        {SCRIPT_SENTINEL, {"1", "0", NONCE, "0", "1", "1", "1", "1", "x", "''", "''", "-"}},
         {SCRIPT_FLEET, {"1", "0", STAMP, "OK", "7"}},
         {SCRIPT_FLEET, {"1", "0", STAMP}},
         {SCRIPT_RAISE, {"1", "0", NONCE ":", "GONE"}},
@@ -539,6 +543,31 @@ TEST(test_info)
     assert_false(info("", &facts));
 }
 
+/* (!) As long as it may be, and of lines only: it costs no more than a few readings of its bytes. */
+TEST(test_info_is_bounded)
+{
+    static char text[INFO_MOST + 2];
+    redisReply reply = {.type = REDIS_REPLY_STRING, .str = text};
+    struct node_facts facts = {0};
+    size_t tail = strlen(MASTER);
+
+    memset(text, '\n', sizeof(text) - 1);
+    memcpy(text + INFO_MOST - tail, MASTER, tail);
+    text[INFO_MOST] = '\0';
+    reply.len = INFO_MOST;
+    assert_true(reply_decode_info(&reply, &facts));
+    assert_string_equal(facts.run_id, RUN_ID);
+    assert_false(reply_info_is_long(&reply));
+    text[INFO_MOST] = '\n';
+    reply.len = INFO_MOST + 1;
+    assert_true(reply_info_is_long(&reply));
+    assert_false(reply_decode_info(&reply, &facts));
+    /* The first line of a name counts, whatever is behind it. */
+    assert_true(info(MASTER "role:slave\r\nrun_id:" NO_ID "\r\n:\r\n::\nrole", &facts));
+    assert_false(facts.replica);
+    assert_string_equal(facts.run_id, RUN_ID);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -557,6 +586,7 @@ int main(void)
         cmocka_unit_test(test_wrong_values),
         cmocka_unit_test(test_error_classes),
         cmocka_unit_test(test_info),
+        cmocka_unit_test(test_info_is_bounded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

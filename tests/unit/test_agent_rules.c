@@ -1,9 +1,9 @@
-/* agent/core/rules.h and agent/config/config_allow.h: what rules mean, and which are refused. */
+/* agent/core/rules.h and agent/config/config.h: what rules mean, and which are refused. */
 #include "core_fixture.h"
 
 #include <stdio.h>
 
-#include "agent/config/config_allow.h"
+#include "agent/config/config.h"
 #include "agent/core/rules.h"
 
 #define ALICE 1001

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "agent/redis/seat.h"
+#include "agent/base/address.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
@@ -154,7 +154,7 @@ TEST(test_a_reload_moves_nothing_from_its_seat)
 /* (!) The operator's word. */
 TEST(test_as_is_never_overruled)
 {
-    struct node_address configured = parsed("b=proxy:6379,as=" PLACE);
+    struct node_address configured = parsed("b=proxy:6379,fleet_address=" PLACE);
     struct seat seat = seat_of(&configured);
 
     assert_false(seat_aim(&seat, PLACE, PLACE, false));
@@ -166,7 +166,8 @@ TEST(test_as_is_never_overruled)
 
 TEST(test_as_of_a_reload_counts_and_ends_with_one)
 {
-    struct node_address configured = parsed(CONFIGURED), proxied = parsed("b=proxy:1,as=" PLACE);
+    struct node_address configured = parsed(CONFIGURED),
+                        proxied = parsed("b=proxy:1,fleet_address=" PLACE);
     struct seat seat = seat_of(&configured);
 
     assert_true(seat_aim(&seat, PLACE, "", false));

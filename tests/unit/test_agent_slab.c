@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "agent/core/draw.h"
+#include "agent/core/backoff.h"
 #include "agent/base/slab.h"
 #include "tests/support/chunks.h"
 

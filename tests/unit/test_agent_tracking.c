@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -206,12 +207,23 @@ static void test_a_node_that_refuses_caching(void **state)
 
 struct ending {
     struct fixture *fixture;
-    int keys, endings;
+    int keys, flushes, endings;
+    int keys_before, keys_most; /* told in one turn of the loop */
+    int flushes_before;         /* the end */
+    hf_dur key_work, flush_work;
     bool refused;
     char text[200];
 };
 
 static struct ending ending;
+
+static void work(hf_dur span)
+{
+    hf_dur began = clock_of_thread();
+
+    while (clock_of_thread().ns - began.ns < span.ns)
+        ;
+}
 
 static void peer_ready(int64_t client_id, void *arg)
 {
@@ -221,16 +233,20 @@ static void peer_ready(int64_t client_id, void *arg)
 
 static void peer_changed(const void *key, size_t key_len, void *arg)
 {
-    (void)key;
     (void)key_len;
     (void)arg;
-    ending.keys++;
+    if (key)
+        ending.keys++;
+    else
+        ending.flushes++;
+    work(key ? ending.key_work : ending.flush_work);
 }
 
 static void peer_ended(bool refused, const char *text, void *arg)
 {
     (void)arg;
     ending.endings++;
+    ending.flushes_before = ending.flushes;
     ending.refused = refused;
     snprintf(ending.text, sizeof(ending.text), "%s", text);
 }
@@ -310,30 +326,75 @@ static void test_peer_that_tells_nonsense(void **state)
 #define MANY_KEYS      30000
 #define FLOOD_A_SECOND 25000 /* more than are read */
 #define PIECE          512
+#define NOTICE         "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n"
+#define FLUSH          NOTICE "*-1\r\n"
 
-/* Speaks to whoever connects: GREETING, then `notices` notices of a key; 0: without end. */
-static void flood(int listener, int notices)
+/* 0: without end. */
+static void speak_keys(int c, int notices)
 {
-    static const char notice[] =
-        "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$1\r\nk\r\n";
-    static char piece[PIECE * sizeof(notice)], heard[256];
+    static const char notice[] = NOTICE "*1\r\n$1\r\nk\r\n";
+    static char piece[PIECE * sizeof(notice)];
     size_t one = sizeof(notice) - 1;
-    int c = accept(listener, NULL, NULL);
 
     for (int i = 0; i < PIECE; i++)
         memcpy(piece + (size_t)i * one, notice, one);
-    (void)!write(c, GREETING, strlen(GREETING));
     for (int left = notices; notices == 0 || left > 0; left -= PIECE) {
         size_t wanted = one * (size_t)(notices == 0 || left > PIECE ? PIECE : left);
 
         if (write(c, piece, wanted) != (ssize_t)wanted)
             break;
     }
+}
+
+/* In one piece, and a key behind them. */
+static void speak_flushes(int c, int count)
+{
+    static const char key[] = NOTICE "*1\r\n$1\r\nk\r\n";
+    static char piece[PIECE * sizeof(FLUSH) + sizeof(key)];
+    size_t one = sizeof(FLUSH) - 1, size = 0;
+
+    for (int i = 0; i < count && i < PIECE; i++, size += one)
+        memcpy(piece + size, FLUSH, one);
+    memcpy(piece + size, key, sizeof(key) - 1);
+    (void)!write(c, piece, size + sizeof(key) - 1);
+}
+
+static void speak_flushes_and_end(int c, int count)
+{
+    speak_flushes(c, count);
+    shutdown(c, SHUT_WR);
+}
+
+/* One after the other, without end. */
+static void speak_flush_after_flush(int c, int pause_ms)
+{
+    const struct timespec pause = {.tv_nsec = pause_ms * HF_NS_PER_MS};
+
+    while (write(c, FLUSH, strlen(FLUSH)) > 0)
+        nanosleep(&pause, NULL);
+}
+
+static void speak_keys_at_once(int c, int count)
+{
+    char message[8 * 1024];
+    size_t size = (size_t)snprintf(message, sizeof(message), "%s*%d\r\n", NOTICE, count);
+
+    for (int i = 0; i < count; i++)
+        size += (size_t)snprintf(message + size, sizeof(message) - size, "$1\r\nk\r\n");
+    (void)!write(c, message, size);
+}
+
+static void speak_to(int c, void (*speak)(int c, int count), int count)
+{
+    char heard[256];
+
+    (void)!write(c, GREETING, strlen(GREETING));
+    speak(c, count);
     while (read(c, heard, sizeof(heard)) > 0)
         ;
 }
 
-static struct notices *flooded(struct fixture *f, int count)
+static struct notices *flooded(struct fixture *f, void (*speak)(int c, int count), int count)
 {
     static const struct notices_events events = {peer_ready, peer_changed, peer_ended};
     int listener = listen_in_scratch(f);
@@ -344,7 +405,7 @@ static struct notices *flooded(struct fixture *f, int count)
     if (f->server.pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         signal(SIGPIPE, SIG_IGN);
-        flood(listener, count);
+        speak_to(accept(listener, NULL, NULL), speak, count);
         pause();
     }
     close(listener);
@@ -366,7 +427,7 @@ static bool are_all_told(struct fixture *f)
 static void test_a_burst_is_told_to_its_last_key(void **state)
 {
     struct fixture *f = *state;
-    struct notices *notices = flooded(f, MANY_KEYS);
+    struct notices *notices = flooded(f, speak_keys, MANY_KEYS);
 
     assert_true(runs_until(f, are_all_told, FAR_MS));
     assert_int_equal(ending.endings, 0);
@@ -382,7 +443,7 @@ static void test_a_flood_is_read_slowly_and_ended(void **state)
 {
     struct fixture *f = *state;
     hf_time began = clock_now();
-    struct notices *notices = flooded(f, 0);
+    struct notices *notices = flooded(f, speak_keys, 0);
 
     runs_until(f, never, 1000);
     assert_true(ending.keys <= FLOOD_A_SECOND * (ms_since(began) / 1000 + 1));
@@ -391,6 +452,137 @@ static void test_a_flood_is_read_slowly_and_ended(void **state)
     assert_true(ending.refused);                       /* so that it is told */
     assert_non_null(strstr(ending.text, "more notices than"));
     notices_destroy(notices);
+}
+
+static bool is_key_told(struct fixture *f)
+{
+    (void)f;
+    return ending.keys > 0;
+}
+
+static bool are_two_flushes_told(struct fixture *f)
+{
+    (void)f;
+    return ending.flushes >= 2;
+}
+
+static void test_flushes_are_merged_and_the_last_is_told(void **state)
+{
+    struct fixture *f = *state;
+    hf_time began = clock_now();
+    struct notices *notices = flooded(f, speak_flushes, PIECE);
+
+    assert_true(runs_until(f, is_key_told, FAR_MS));
+    assert_true(runs_until(f, are_two_flushes_told, FAR_MS));
+    runs_until(f, never, 250);
+    assert_true(ending.flushes <= 2 + ms_since(began) / 100);
+    assert_int_equal(ending.endings, 0);
+    notices_destroy(notices);
+}
+
+static void test_a_flush_is_told_before_the_end(void **state)
+{
+    struct fixture *f = *state;
+    struct notices *notices = flooded(f, speak_flushes_and_end, 3);
+
+    assert_true(runs_until(f, has_ended, FAR_MS));
+    assert_true(ending.flushes_before >= 2);
+    runs_until(f, never, 150);
+    assert_int_equal(ending.flushes, ending.flushes_before);
+    notices_destroy(notices);
+}
+
+/* What one costs is what it is charged, and more than a few in a second are a flood, however few bytes they are. */
+static void test_costly_flushes_are_told_rarely_and_end(void **state)
+{
+    struct fixture *f = *state;
+    hf_time began = clock_now();
+    struct notices *notices = flooded(f, speak_flush_after_flush, 50);
+
+    ending.flush_work = hf_ms(5);
+    assert_true(runs_until(f, has_ended, 3 * FAR_MS));
+    assert_true(ms_since(began) >= 5000);
+    assert_true(ending.flushes <= 3 + ms_since(began) / 500);
+    assert_true(ending.refused);
+    assert_non_null(strstr(ending.text, "more notices than"));
+    notices_destroy(notices);
+}
+
+/* Each turn of the loop tells no more than what takes a quarter of 100 ms. */
+static bool are_120_keys_told(struct fixture *f)
+{
+    int told = ending.keys - ending.keys_before;
+
+    (void)f;
+    ending.keys_most = told > ending.keys_most ? told : ending.keys_most;
+    ending.keys_before = ending.keys;
+    return ending.keys >= 120;
+}
+
+static void test_costly_notices_wait(void **state)
+{
+    struct fixture *f = *state;
+    struct notices *notices = flooded(f, speak_keys, 120);
+
+    ending.key_work = hf_ms(1);
+    assert_true(runs_until(f, are_120_keys_told, FAR_MS));
+    assert_true(ending.keys_most <= 60);
+    assert_int_equal(ending.endings, 0);
+    notices_destroy(notices);
+}
+
+static bool is_flush_told(struct fixture *f)
+{
+    (void)f;
+    return ending.flushes > 0;
+}
+
+static void test_a_costly_message_ends_as_a_flush(void **state)
+{
+    struct fixture *f = *state;
+    struct notices *notices = flooded(f, speak_keys_at_once, 120);
+
+    ending.key_work = hf_ms(1);
+    assert_true(runs_until(f, is_flush_told, FAR_MS));
+    assert_in_range(ending.keys, 10, 60);
+    notices_destroy(notices);
+}
+
+/* --- a node that has the agent do the same again and again ------------------------------------- */
+
+static void test_notices_that_end_again_and_again_begin_ever_later(void **state)
+{
+    struct fixture *f = *state;
+    hf_time began;
+
+    start(f);
+    began = clock_now();
+    for (int i = 0; i < 5; i++) {
+        tracked_query(f, "k");
+        assert_true(f->told.last.tracked);
+        side(f, "CLIENT KILL TYPE pubsub");
+        assert_true(runs_until(f, is_broken, FAR_MS));
+        assert_true(runs_until(f, is_tracking, FAR_MS));
+    }
+    assert_true(ms_since(began) >= 25 + 50 + 100 + 200 + 400);
+}
+
+static void test_a_sentinel_that_always_changes_is_read_ten_times_a_second(void **state)
+{
+    struct fixture *f = *state;
+    hf_time began;
+
+    f->probe = hf_ms(FAR_MS);
+    start(f);
+    began = clock_now();
+    f->probes = 0;
+    while (ms_since(began) < 500) {
+        f->notices = 0;
+        tracked_query(f, "holdfast:node");
+        side(f, "EVAL redis.call('SET',KEYS[1],'v')redis.call('DEL',KEYS[1]) 1 holdfast:node");
+        assert_true(runs_until(f, is_noticed, FAR_MS));
+    }
+    assert_in_range(f->probes, 1, 2 + ms_since(began) / 100);
 }
 
 int main(void)
@@ -413,6 +605,13 @@ int main(void)
         T(test_peer_that_tells_nonsense),
         T(test_a_burst_is_told_to_its_last_key),
         T(test_a_flood_is_read_slowly_and_ended),
+        T(test_flushes_are_merged_and_the_last_is_told),
+        T(test_a_flush_is_told_before_the_end),
+        T(test_costly_flushes_are_told_rarely_and_end),
+        T(test_costly_notices_wait),
+        T(test_a_costly_message_ends_as_a_flush),
+        T(test_notices_that_end_again_and_again_begin_ever_later),
+        T(test_a_sentinel_that_always_changes_is_read_ten_times_a_second),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

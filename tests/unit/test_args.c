@@ -10,7 +10,6 @@
 
 #include "libclient/holdfast.h"
 #include "tools/common/args.h"
-#include "tools/common/exit_code.h"
 
 static void assert_ms(const char *text, int64_t expected)
 {

@@ -3,7 +3,7 @@
 
 #include "agent/core/ballot.h"
 #include "agent/core/fence.h"
-#include "agent/core/validity.h"
+#include "agent/core/timing.h"
 
 #define FENCE UINT64_C(1000)
 #define LIMIT UINT64_C(1000000) /* what one node may show */
@@ -432,6 +432,37 @@ TEST(a_contended_lock_is_asked_for_without_nodes_that_hang)
     assert_int_equal(ballot_electorate(27, 16, NULL, 3, true), 11);
 }
 
+static int64_t patience_ms(int64_t a, int64_t b, int64_t c, int q, int node)
+{
+    const hf_dur rtt[] = {hf_ms(a), hf_ms(b), hf_ms(c)};
+
+    return hf_dur_ms(ballot_patience(ballot_round_time(rtt, 3, q), rtt[node]));
+}
+
+TEST(an_answer_is_overdue_after_four_times_the_last_one)
+{
+    assert_int_equal(patience_ms(20, 30, 40, 2, 0), 80);
+    assert_int_equal(patience_ms(20, 30, 40, 2, 1), 120);
+    assert_int_equal(patience_ms(0, 1, 12, 2, 1), 50);
+}
+
+/* (!) Where the others are split all wait for it, and it may answer as late as it likes. */
+TEST(a_slow_node_is_waited_for_no_longer_than_a_majority_takes)
+{
+    assert_int_equal(patience_ms(20, 30, 2000, 2, 2), 400);
+    assert_int_equal(patience_ms(2000, 1, 1, 2, 0), 400);
+    assert_int_equal(patience_ms(20, 150, 2000, 2, 2), 600);
+    assert_int_equal(patience_ms(20, 30, 40, 3, 2), 160);
+    assert_int_equal(patience_ms(30, 1000, 2000, 1, 1), 400);
+}
+
+/* (!) Else a near node that says "taken", rightly or not, lets no round wait for it, and none has a majority. */
+TEST(a_far_node_is_waited_for_beside_near_ones)
+{
+    assert_int_equal(patience_ms(0, 1, 60, 2, 2), 240);
+    assert_int_equal(patience_ms(0, 1, 100, 2, 2), 400);
+}
+
 /* --- fences beyond belief ---------------------------------------------------------------------- */
 
 #define FAR (UINT64_C(1) << 52)
@@ -595,6 +626,9 @@ int main(void)
         cmocka_unit_test(a_stale_answer_is_asked_again),
         cmocka_unit_test(two_nodes_of_one_server_are_one_vote),
         cmocka_unit_test(a_contended_lock_is_asked_for_without_nodes_that_hang),
+        cmocka_unit_test(an_answer_is_overdue_after_four_times_the_last_one),
+        cmocka_unit_test(a_slow_node_is_waited_for_no_longer_than_a_majority_takes),
+        cmocka_unit_test(a_far_node_is_waited_for_beside_near_ones),
     };
 
     return cmocka_run_group_tests(tests, set_up, NULL);

@@ -7,11 +7,13 @@
 #include <cmocka.h>
 
 #include <signal.h>
+#include <sys/inotify.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 
-#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/names.h"
 #include "shm/process.h"
 #include "shm/ring.h"
 #include "tests/unit/broker_fixture.h"
@@ -103,6 +105,7 @@ static int unmake(void **state)
     clients_end(clients);
     clients_destroy(clients);
     unmake_agent();
+    unlink(agent.socket_path); /* it stays, for the next agent */
     rmdir(dir);
     return 0;
 }
@@ -126,6 +129,16 @@ static int connect_it(void)
     return sock;
 }
 
+/* When this process started, read once: a test looks at who reads it. */
+static uint64_t own_start_time(void)
+{
+    static uint64_t started;
+
+    if (!started)
+        started = hf_process_start_time(getpid());
+    return started;
+}
+
 /* Says hello, and takes what it is answered. */
 static struct peer greet(enum hf_hello_role role, const uint8_t *cookie)
 {
@@ -134,7 +147,7 @@ static struct peer greet(enum hf_hello_role role, const uint8_t *cookie)
                              .major = HF_WIRE_MAJOR,
                              .minor = HF_WIRE_MINOR,
                              .fingerprint = hf_wire_fingerprint(),
-                             .start_time = hf_process_start_time(getpid()),
+                             .start_time = own_start_time(),
                              .boottime_ns = its_time.ns,
                              .role = role,
                              .comm = "tester"};
@@ -204,6 +217,16 @@ static int count_clients(void)
     LIST_FOREACH (c, &clients->all, all)
         count++;
     return count;
+}
+
+/* Who a process is to an agent of now; 0: this kernel does not tell. */
+static uint64_t birth_of(pid_t pid)
+{
+    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    uint64_t birth = hf_process_birth(pidfd);
+
+    close(pidfd);
+    return birth;
 }
 
 /* Another process, which only lives, and not for longer than this one. */
@@ -287,7 +310,7 @@ static void a_client_ends_with_its_last_session(void **state)
 /* (!) What it holds outlives its sessions; it is freed once, with the last that needs it. */
 static void a_client_is_over_once(void **state)
 {
-    struct resource r = {.slot = 1};
+    struct name r = {.slot = 1};
     struct client *c;
     struct peer p;
 
@@ -489,6 +512,171 @@ static void a_ghosts_guardian_leaves_it_alone(void **state)
     assert_heard("client-gone client-over");
 }
 
+/* --- no file of a client ---------------------------------------------------------------------- */
+
+/* Tells whether somebody opens a file of the process from here on. */
+static int watch_files_of(pid_t pid)
+{
+    int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    char path[32];
+
+    snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+    assert_true(inotify_add_watch(watch, path, IN_OPEN) >= 0);
+    return watch;
+}
+
+static bool was_opened(int watch)
+{
+    char events[4096];
+
+    return read(watch, events, sizeof(events)) > 0;
+}
+
+/* (!) Its owner makes each read of such a file as slow as it likes. */
+static void no_file_of_a_client_is_read(void **state)
+{
+    static const uint8_t cookie[HF_COOKIE_LEN] = {7};
+    uint64_t own = birth_of(getpid());
+    struct client *c, *again = NULL;
+    struct peer p;
+    int watch;
+
+    (void)state;
+    if (!own)
+        skip(); /* before Linux 6.9 */
+    (void)own_start_time();
+    watch = watch_files_of(getpid());
+    (void)hf_process_start_time(getpid());
+    if (!was_opened(watch)) {
+        close(watch);
+        skip();
+    }
+    p = attach(HF_ROLE_HOLDER, NULL);
+    assert_int_equal(client_of(&p)->birth, own);
+    leave(&p);
+    assert_int_equal(client_ghost(clients, (uint32_t)getpid(), own, (uint32_t)getuid(),
+                                  cookie_hash(cookie), "ghost", &c),
+                     HF_OK);
+    p = attach(HF_ROLE_HOLDER, cookie);
+    assert_ptr_equal(client_of(&p), c);
+    assert_false(c->ghost);
+    leave(&p);
+    assert_int_equal(
+        client_ghost(clients, (uint32_t)getpid(), own + 1, (uint32_t)getuid(), 8, "", &again),
+        HF_ELOST);
+    assert_null(again);
+    assert_false(was_opened(watch));
+    close(watch);
+}
+
+static void a_birth_is_one_processs(void **state)
+{
+    pid_t one = bystander(), other = bystander();
+
+    (void)state;
+    assert_int_equal(birth_of(one), birth_of(one));
+    if (birth_of(one)) {
+        assert_int_not_equal(birth_of(one), birth_of(other));
+        assert_true(birth_of(one) & HF_BIRTH_OF_PIDFD);
+    }
+    assert_int_equal(hf_process_birth(0), 0); /* no pidfd */
+    dies(one);
+    dies(other);
+}
+
+/* --- guardians -------------------------------------------------------------------------------- */
+
+/* A job's two guardians have one place, whichever comes first; what comes beyond takes its own. */
+static void a_clients_guardian_shares_its_place(void **state)
+{
+    struct peer holder, guardian, other, more;
+    const uint8_t *cookie;
+
+    (void)state;
+    config.clients_max = 2;
+    holder = attach(HF_ROLE_HOLDER, NULL);
+    cookie = holder.welcome.cookie;
+    other = attach(HF_ROLE_HOLDER, NULL);
+    guardian = attach(HF_ROLE_GUARDIAN, cookie);
+    assert_int_equal(clients->shared_count, 1);
+    more = greet(HF_ROLE_GUARDIAN, cookie);
+    assert_int_equal(more.welcome.status, HF_EFULL);
+    leave(&more);
+    leave(&guardian);
+    assert_int_equal(clients->shared_count, 0);
+    guardian = attach(HF_ROLE_GUARDIAN, cookie);
+    /* The other way round, as after a restart. */
+    leave(&holder);
+    more = greet(HF_ROLE_HOLDER, NULL);
+    assert_int_equal(more.welcome.status, HF_EFULL);
+    leave(&more);
+    holder = attach(HF_ROLE_HOLDER, guardian.welcome.cookie);
+    assert_ptr_equal(client_of(&holder), client_of(&guardian));
+    leave(&holder);
+    leave(&guardian);
+    leave(&other);
+    assert_int_equal(clients->shared_count, 0);
+    assert_int_equal(user_get(clients, (uint32_t)getuid())->shared, 0);
+}
+
+/* A session beside the one that its client has is one more of its user. */
+static void who_comes_again_has_no_more_than_its_share(void **state)
+{
+    struct peer p[6], more;
+
+    (void)state;
+    config.clients_max = config.clients_per_uid = 8;
+    config.subuids = (struct subuids){.count = 1, .range = {{(uint32_t)getuid(), 1, 4711}}};
+    for (int i = 0; i < 6; i++)
+        p[i] = attach(HF_ROLE_HOLDER, i ? p[0].welcome.cookie : NULL);
+    for (enum hf_hello_role role = HF_ROLE_HOLDER; role <= HF_ROLE_GUARDIAN; role++) {
+        more = greet(role, p[0].welcome.cookie);
+        assert_int_equal(more.welcome.status, HF_EFULL);
+        assert_non_null(strstr(more.welcome.text, "its share"));
+        leave(&more);
+    }
+    for (int i = 0; i < 6; i++)
+        leave(&p[i]);
+    config.subuids.count = 0;
+}
+
+/* (!) Else a guardian that comes and goes would have any number of places. */
+static void what_a_guardian_leaves_is_shared_once(void **state)
+{
+    struct peer holder, guardian, next;
+    struct user *u;
+
+    (void)state;
+    if (!clients->tells_kept)
+        skip();
+    config.subuids = (struct subuids){.count = 1, .range = {{(uint32_t)getuid(), 1, 4711}}};
+    u = user_get(clients, (uint32_t)getuid());
+    holder = attach(HF_ROLE_HOLDER, NULL);
+    guardian = attach(HF_ROLE_GUARDIAN, holder.welcome.cookie);
+    assert_int_equal(u->shared, 0); /* too few descriptors */
+    leave(&guardian);
+    pass(100);
+    assert_int_equal(u->kept, 0);
+    config.guardians_fit = true;
+    guardian = attach(HF_ROLE_GUARDIAN, holder.welcome.cookie);
+    assert_int_equal(u->shared, 1);
+    shutdown(guardian.sock, SHUT_RDWR);
+    turn();
+    assert_int_equal(u->kept, 1);
+    assert_int_equal(u->shared, 1);
+    next = attach(HF_ROLE_GUARDIAN, holder.welcome.cookie);
+    assert_int_equal(u->shared, 1);
+    leave(&guardian);
+    pass(100);
+    assert_int_equal(u->kept, 0);
+    assert_int_equal(u->shared, 0);
+    assert_int_equal(u->sessions, 2);
+    leave(&next);
+    leave(&holder);
+    config.subuids.count = 0;
+    config.guardians_fit = false;
+}
+
 /* --- users ------------------------------------------------------------------------------------ */
 
 static void a_user_has_so_many_sessions(void **state)
@@ -596,13 +784,97 @@ static void a_user_asks_so_much_a_second(void **state)
     assert_in_range(taken, 25, 27);
 }
 
+/* Who has many leases looked through in vain asks for less. */
+static void a_search_counts_as_many_requests(void **state)
+{
+    struct user *u = user_get(clients, 1234);
+
+    (void)state;
+    config.requests_per_uid = 10000;
+    user_searched(clients, u, 60, its_time);
+    user_searched(clients, u, 80000, its_time);
+    assert_true(user_may_ask(clients, u, its_time));
+    user_searched(clients, u, 80000, its_time); /* 2500 requests so far, and a few to spare */
+    user_searched(clients, u, 80000, its_time);
+    assert_false(user_may_ask(clients, u, its_time));
+    assert_true(user_may_ask(clients, user_get(clients, 1235), its_time));
+    pass(250);
+    assert_true(user_may_ask(clients, u, its_time));
+}
+
+/* A session more of a client with thousands of leases has them all looked through. */
+static void an_attach_counts_as_a_search(void **state)
+{
+    struct peer p, more[3];
+    struct client *c;
+
+    (void)state;
+    config.requests_per_uid = 10000;
+    p = attach(HF_ROLE_HOLDER, NULL);
+    c = client_of(&p);
+    c->held_count = 160000; /* 2500 requests */
+    heard[0] = '\0';
+    for (int i = 0; i < 3; i++)
+        more[i] = attach(HF_ROLE_HOLDER, p.welcome.cookie);
+    assert_heard("rebound rebound");
+    pass(100);
+    assert_heard("");
+    pass(500);
+    assert_heard("rebound");
+    c->held_count = 0;
+    for (int i = 0; i < 3; i++)
+        leave(&more[i]);
+    leave(&p);
+    config.requests_per_uid = 0;
+}
+
 static int connections_of(struct user *u)
 {
+    struct user *room;
     int taken = 0;
 
-    while (taken < 100000 && user_may_connect(clients, u, 0, its_time))
+    while (taken < 100000 && user_may_connect(clients, u, 0, its_time, &room))
         taken++;
     return taken;
+}
+
+static void connects(struct user *u, unsigned times)
+{
+    u->sessions += times;
+    u->strangers += times;
+    clients->session_count += times;
+    clients->stranger_count += times;
+}
+
+/* (!) Connections without a hello take no place that another user, or root, would have. */
+static void who_says_nothing_takes_no_places(void **state)
+{
+    struct user *silent = user_get(clients, 1234), *other = user_get(clients, 1235),
+                *own = user_get(clients, (uint32_t)geteuid()), *room = own;
+    char text[184] = "";
+
+    (void)state;
+    config.clients_max = 100;
+    config.clients_per_uid = 200;
+    connects(silent, 111);
+    assert_true(user_may_connect(clients, other, 16, its_time, &room));
+    assert_null(room);
+    connects(other, 1);
+    assert_int_equal(user_judge_attach(clients, other, false, text, sizeof(text)), HF_OK);
+    assert_int_equal(user_judge_attach(clients, silent, false, text, sizeof(text)), HF_EFULL);
+    /* All places are taken: the oldest of who has the most ends. */
+    assert_true(user_may_connect(clients, other, 16, its_time, &room));
+    assert_ptr_equal(room, silent);
+    assert_false(user_may_connect(clients, silent, 16, its_time, &room));
+    connects(silent, 4);
+    assert_true(user_may_connect(clients, own, 16, its_time, &room));
+    assert_ptr_equal(room, silent);
+    /* Two who say nothing share. */
+    connects(other, 114);
+    assert_true(user_may_connect(clients, user_get(clients, 1236), 16, its_time, &room));
+    assert_true(room == silent || room == other);
+    assert_false(user_may_connect(clients, other, 16, its_time, &room));
+    clients->session_count = clients->stranger_count = 0;
 }
 
 /* In the long run the rate; at once as many, and one for each of its places. Its storm costs no other user a connection. */
@@ -623,6 +895,62 @@ static void a_user_connects_so_often_a_second(void **state)
     assert_int_equal(connections_of(u), 1500);
 }
 
+static hf_dur thread_time(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return hf_ns(t.tv_sec * HF_NS_PER_SEC + t.tv_nsec);
+}
+
+/* What takes `ms` of the clock, and so much of the processor or none. */
+static void wake_for(struct user *u, int ms, bool of_processor)
+{
+    struct toll toll = user_toll_begin(u);
+    hf_dur begun = thread_time();
+
+    while (of_processor && thread_time().ns - begun.ns < ms * HF_NS_PER_MS)
+        ;
+    pass(ms);
+    user_toll_end(u, toll);
+}
+
+/* (!) The kernel walks all who wait for one wake-up, and that may be a million. */
+static void a_user_whose_wake_ups_take_long_is_woken_later(void **state)
+{
+    struct user *u = user_get(clients, 1234), *room;
+
+    (void)state;
+    config.clients_max = 500;
+    wake_for(u, 15, true);
+    assert_false(user_is_tolled(u, its_time)); /* it may have waited for the processor */
+    wake_for(u, 15, true);
+    assert_true(user_is_tolled(u, its_time));
+    assert_false(user_may_connect(clients, u, 16, its_time, &room));
+    assert_true(user_may_connect(clients, user_get(clients, 1235), 16, its_time, &room));
+    pass(200);
+    assert_true(user_is_tolled(u, its_time));
+    pass(2000); /* 15 ms are a fiftieth of 0.75 s */
+    assert_false(user_is_tolled(u, its_time));
+    assert_true(user_may_connect(clients, u, 16, its_time, &room));
+}
+
+static void a_wake_up_that_waited_for_the_processor_costs_nothing(void **state)
+{
+    struct user *u = user_get(clients, 1234);
+
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        wake_for(u, 50, false);
+        assert_false(user_is_tolled(u, its_time));
+    }
+    /* Whom the host could not keep from anything. */
+    u = user_get(clients, (uint32_t)geteuid());
+    for (int i = 0; i < 3; i++)
+        wake_for(u, 15, true);
+    assert_false(user_is_tolled(u, its_time));
+}
+
 int main(void)
 {
 #define ROW(test) cmocka_unit_test_setup_teardown(test, make, unmake)
@@ -640,12 +968,22 @@ int main(void)
         ROW(an_unwatched_ghost_is_looked_for),
         ROW(a_ghost_that_comes_back_is_none),
         ROW(a_ghosts_guardian_leaves_it_alone),
+        ROW(no_file_of_a_client_is_read),
+        ROW(a_birth_is_one_processs),
+        ROW(a_clients_guardian_shares_its_place),
+        ROW(who_comes_again_has_no_more_than_its_share),
+        ROW(what_a_guardian_leaves_is_shared_once),
         ROW(a_user_has_so_many_sessions),
         ROW(all_have_so_many_sessions),
         ROW(a_user_holds_and_waits_for_so_many),
         ROW(a_users_texts_have_their_share),
         ROW(a_user_asks_so_much_a_second),
+        ROW(a_search_counts_as_many_requests),
+        ROW(an_attach_counts_as_a_search),
         ROW(a_user_connects_so_often_a_second),
+        ROW(who_says_nothing_takes_no_places),
+        ROW(a_user_whose_wake_ups_take_long_is_woken_later),
+        ROW(a_wake_up_that_waited_for_the_processor_costs_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "agent/core/fleet_change.h"
-#include "agent/record/fleet_memory.h"
+#include "agent/state/fleet_memory.h"
 #include "tests/support/scratch.h"
 #include "tests/unit/nodes_room_fixture.h"
 
@@ -22,6 +22,8 @@ static struct stand_in {
     hf_time made;
     int64_t ahead_us; /* its clock */
     int run;          /* whose run_id it shows */
+    char sure[TRUST_RUN_ID_LEN + 1];
+    bool forgets; /* what is put */
 } servers[NODES];
 
 static char order[200]; /* of the nodes that a record was put on; "n1!": a complete one */
@@ -32,11 +34,12 @@ static void write_record(int i, const struct fleet_record *record, const char *b
 
     fleet_record_digest(servers[i].record, length, servers[i].digest);
     snprintf(servers[i].by, sizeof(servers[i].by), "%s", by);
+    snprintf(servers[i].sure, sizeof(servers[i].sure), "%040d", servers[i].run);
 }
 
 static void forget_record(int i)
 {
-    servers[i].record[0] = servers[i].digest[0] = servers[i].by[0] = '\0';
+    servers[i].record[0] = servers[i].digest[0] = servers[i].by[0] = servers[i].sure[0] = '\0';
 }
 
 static void flush(int i)
@@ -81,6 +84,7 @@ static struct link_reply sentinel_shown(int i, hf_time sent)
     reply.record = servers[i].record;
     reply.record_len = strlen(servers[i].record);
     reply.record_by = servers[i].by;
+    reply.record_sure = servers[i].sure;
     return reply;
 }
 
@@ -113,7 +117,9 @@ static void run_put(struct command *command)
     } else if (!servers[i].nonce[0] || strcmp(command->stamp, stamp_of(i)) != 0) {
         verdict = VERDICT_SENTINEL;
     } else {
-        write_record(i, &command->record, "host-a 0 1700000000000");
+        if (!servers[i].forgets)
+            write_record(i, &command->record, "host-a 0 1700000000000");
+        memcpy(servers[i].sure, command->sure, sizeof(command->sure));
         snprintf(order + strlen(order), sizeof(order) - strlen(order), "%s%s ", config.nodes[i].id,
                  command->record.state == FLEET_COMPLETE ? "!" : "");
     }
@@ -709,6 +715,52 @@ static void an_empty_node_gets_what_another_member_shows(HF_UNUSED void **state)
     assert_int_equal(voting, 2); /* it is in quarantine */
 }
 
+/* (!) It answers as fast as it is asked. */
+static void a_node_that_never_shows_the_record_is_given_it_in_its_time(HF_UNUSED void **state)
+{
+    int puts;
+
+    all_arrive();
+    servers[2].forgets = true;
+    forget_record(2);
+    for (int k = 0; k < 60; k++) {
+        pass(1);
+        probe(0, its_time);
+        probe(2, its_time);
+        for (int i = 0; i < NODES; i++)
+            (void)serve(i);
+    }
+    puts = asked(2, FLEET);
+    assert_in_range(puts, 2, 20);
+    assert_says(nodes->node[2].row.error, "does not show it");
+    for (int k = 0; k < 40; k++) {
+        pass(100);
+        probe(0, its_time);
+        probe(2, its_time);
+        for (int i = 0; i < NODES; i++)
+            (void)serve(i);
+    }
+    assert_in_range(asked(2, FLEET) - puts, 2, 6); /* still it is not given up */
+}
+
+/* (!) Nor is one asked without a pause that tells of another record in each answer. */
+static void a_record_that_changes_all_the_time_is_read_in_its_time(HF_UNUSED void **state)
+{
+    int reads;
+
+    all_arrive();
+    reads = asked(2, SENTINEL);
+    for (int k = 0; k < 60; k++) {
+        struct link_reply reply = answer_of(2, its_time);
+
+        snprintf(reply.digest, sizeof(reply.digest), "%08x", 0x12345678 + k);
+        nodes_on_reply(nodes, 2, &reply);
+        pass(1);
+        (void)serve(2);
+    }
+    assert_in_range(asked(2, SENTINEL) - reads, 2, 20);
+}
+
 static void where_all_forgot_it_is_founded_again_with_all(HF_UNUSED void **state)
 {
     all_arrive();
@@ -772,6 +824,11 @@ static void a_link_that_is_elsewhere_goes_to_its_seat(HF_UNUSED void **state)
     strcpy(links[1].peer, address->text);
     servers[1].run = 7;
     arrive(1);
+    settle();
+    assert_int_equal(voting, 2); /* until a member has shown its record since */
+    assert_true(links[0].probes > 0);
+    pass(1);
+    probe(0, its_time);
     settle();
     assert_int_equal(voting, 3);
     assert_int_equal(count_heard("restarted1"), 0); /* it is met for the first time */
@@ -1008,6 +1065,8 @@ int main(void)
         ROW(make_new, a_record_that_differs_from_the_configuration_is_said),
         ROW(make_new, a_host_that_differs_makes_no_sentinel),
         ROW(make_known, an_empty_node_gets_what_another_member_shows),
+        ROW(make_known, a_node_that_never_shows_the_record_is_given_it_in_its_time),
+        ROW(make_known, a_record_that_changes_all_the_time_is_read_in_its_time),
         ROW(make_known, where_all_forgot_it_is_founded_again_with_all),
         ROW(make_lost, a_link_that_is_elsewhere_goes_to_its_seat),
         ROW(make_lost, a_link_that_is_away_looks_at_its_seat),

@@ -11,10 +11,8 @@
 #include <sys/socket.h>
 
 #include "agent/broker/jobs/groups.h"
-#include "agent/broker/jobs/job_group.h"
-#include "agent/broker/locks/orders.h"
-#include "agent/broker/locks/ends.h"
-#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/locks_internal.h"
+#include "agent/broker/locks/names.h"
 #include "tests/unit/broker_fixture.h"
 
 #define LEASES 3
@@ -24,7 +22,7 @@ static struct user user;
 static struct client client;
 static struct session session;
 static int sockets[2]; /* the session's, the guardian's */
-static struct resource resources[LEASES];
+static struct name names[LEASES];
 static struct lease *leases[LEASES];
 static struct clients the_clients;
 
@@ -73,21 +71,21 @@ bool job_group_is_empty(HF_UNUSED struct job_group *group)
     return empty;
 }
 
-struct lease *resource_lease(const struct resource *r)
+struct lease *name_lease(const struct name *name)
 {
-    return leases[r->slot];
+    return leases[name->slot];
 }
 
-void release_begin(struct resource *r, enum release_cause cause)
+void release_begin(struct name *name, enum release_cause cause)
 {
     assert_int_equal(cause, RELEASE_TREE_DEAD);
-    releases[r->slot]++;
+    releases[name->slot]++;
 }
 
-void order_losing(struct resource *r, bool killing)
+void tell_renewal_guardian_stopping(struct name *name, bool killing)
 {
     assert_true(killing);
-    told_killed[r->slot]++;
+    told_killed[name->slot]++;
 }
 
 /* --- a guardian with its job ------------------------------------------------------------------ */
@@ -103,7 +101,7 @@ static void set(int i, enum hf_slot_state state, hf_time valid)
     atomic_store(&leases[i]->valid_ns, valid.ns);
 }
 
-static void hold(int i, bool run)
+static void hold(int i, bool is_job)
 {
     struct timing timing = config.timing;
     hf_time a[HF_NODES_MAX];
@@ -115,11 +113,11 @@ static void hold(int i, bool run)
         NODES,
         &(struct lease_words){
             .name = "n", .name_len = 1, .key = "n", .key_len = 1, .holder = &(struct holder){0}});
-    leases[i]->run = run;
-    lease_fsm_init(&leases[i]->fsm, NULL, NODES, QUORUM, &timing, run, HF_TIME_NEVER, a, mark);
+    leases[i]->is_job = is_job;
+    lease_fsm_init(&leases[i]->fsm, NULL, NODES, QUORUM, &timing, is_job, HF_TIME_NEVER, a, mark);
     set(i, HF_SLOT_HELD, in_ms(TTL_MS));
-    resources[i].slot = (uint32_t)i;
-    LIST_INSERT_HEAD(&client.held, &resources[i], of_holder);
+    names[i].slot = (uint32_t)i;
+    LIST_INSERT_HEAD(&client.held, &names[i], of_holder);
 }
 
 static int make(void **state)
@@ -129,7 +127,7 @@ static int make(void **state)
     memset(&user, 0, sizeof(user));
     memset(&client, 0, sizeof(client));
     memset(&session, 0, sizeof(session));
-    memset(resources, 0, sizeof(resources));
+    memset(names, 0, sizeof(names));
     memset(releases, 0, sizeof(releases));
     memset(told_killed, 0, sizeof(told_killed));
     memset(leases, 0, sizeof(leases));
@@ -318,7 +316,7 @@ static void a_short_lease_ends_with_a_word_too(void **state)
     guardians_go();
     pass(100);
     assert_int_equal(asked_path, 0);
-    LIST_REMOVE(&resources[0], of_holder);
+    LIST_REMOVE(&names[0], of_holder);
     groups_lease_over(&client);
     assert_int_equal(asked_path, 1);
 }
@@ -385,10 +383,10 @@ static void the_last_lease_of_a_job_takes_the_group_along(void **state)
     hold(0, true);
     hold(1, true);
     takes();
-    LIST_REMOVE(&resources[0], of_holder);
+    LIST_REMOVE(&names[0], of_holder);
     groups_lease_over(&client);
     assert_non_null(client.group);
-    LIST_REMOVE(&resources[1], of_holder);
+    LIST_REMOVE(&names[1], of_holder);
     groups_lease_over(&client);
     assert_null(client.group);
     assert_int_equal(user.groups, 0);

@@ -1,4 +1,4 @@
-/* The locks of a host, with the test in place of nodes, clients, releaser and renewal thread, and of whoever is above:
+/* The locks of a host, with the test in place of nodes, clients, key deleter and renewal thread, and of whoever is above:
  * who is served when, what is answered, and in which order things are told. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -6,19 +6,11 @@
 
 #include <cmocka.h>
 
-#include "agent/broker/locks/drains.h"
-#include "agent/broker/locks/ended.h"
-#include "agent/broker/locks/ends.h"
-#include "agent/broker/locks/grants.h"
-#include "agent/broker/locks/handoffs.h"
+#include "agent/broker/locks/locks_internal.h"
 #include "agent/broker/locks/locks.h"
-#include "agent/broker/locks/requests.h"
-#include "agent/broker/locks/step.h"
 #include "agent/broker/locks/waiters.h"
-#include "agent/broker/nodes/node_texts.h"
-#include "agent/broker/nodes/node_answers.h"
 #include "agent/broker/nodes/nodes.h"
-#include "agent/config/config_allow.h"
+#include "agent/config/config.h"
 #include "shm/index.h"
 #include "shm/waiters.h"
 #include "tests/support/journal.h"
@@ -122,15 +114,16 @@ void nodes_believe(HF_UNUSED struct nodes *n, HF_UNUSED int node, HF_UNUSED enum
 
 /* --- below: releases -------------------------------------------------------------------------- */
 
-static struct release_order releases[MOST];
-static struct token released_token[MOST]; /* the order's may be gone by the time of its end */
+static struct delete_request releases[MOST];
+static struct token released_token[MOST]; /* the request's may be gone by the time of its end */
 static int release_count;
 
-int releaser_start(HF_UNUSED struct releaser *releaser, const struct release_order *order)
+int key_deleter_start(HF_UNUSED struct key_deleter *key_deleter,
+                      const struct delete_request *request)
 {
     assert_true(release_count < MOST);
-    released_token[release_count] = *order->token;
-    releases[release_count++] = *order;
+    released_token[release_count] = *request->token;
+    releases[release_count++] = *request;
     return HF_OK;
 }
 
@@ -174,6 +167,14 @@ int client_ghost(HF_UNUSED struct clients *c, HF_UNUSED uint32_t pid, HF_UNUSED 
 struct user *user_get(HF_UNUSED struct clients *c, HF_UNUSED uint32_t uid)
 {
     return NULL;
+}
+
+static unsigned searched; /* leases */
+
+void user_searched(HF_UNUSED const struct clients *c, HF_UNUSED struct user *u, unsigned looked_at,
+                   HF_UNUSED hf_time now)
+{
+    searched += looked_at;
 }
 
 uint64_t user_text_units(HF_UNUSED size_t name_len, HF_UNUSED size_t note_len)
@@ -283,7 +284,7 @@ static int unmake(void **state)
     return 0;
 }
 
-static uint32_t its_flags; /* of acquires: HF_REQ_RUN, HF_REQ_GUARDED */
+static uint32_t its_flags; /* of acquires: HF_REQ_JOB, HF_REQ_SECOND_GUARDIAN */
 
 static void acquire(int s, uint64_t id, const char *name, hf_time deadline)
 {
@@ -320,11 +321,11 @@ static void all_say(enum link_verdict verdict)
             answer(asked[i], verdict);
 }
 
-static struct lease *lease_of(const char *name)
+static struct lease *lease_of(const char *text)
 {
-    struct resource *r = resource_find(locks, name, strlen(name));
+    struct name *name = name_find(locks, text, strlen(text));
 
-    return r ? resource_lease(r) : NULL;
+    return name ? name_lease(name) : NULL;
 }
 
 /* The renewal thread is done with it. */
@@ -497,6 +498,22 @@ static void a_cancelled_waiter_leaves_the_round_alone(void **state)
     assert_int_equal(release_count, 0);
     all_say(VERDICT_OK);
     assert_int_equal(answered(0, 1)->status, HF_OK);
+}
+
+/* What was granted meanwhile is the newest: it is found at once. Who asks for what is not there pays for the search. */
+static void a_cancel_in_vain_is_paid_for(void **state)
+{
+    (void)state;
+    for (uint64_t i = 1; i <= 5; i++) {
+        wait_for(0, i, (const char *[]){"a", "b", "c", "d", "e"}[i - 1]);
+        all_say(VERDICT_OK);
+        assert_int_equal(answered(0, i)->status, HF_OK);
+    }
+    searched = 0;
+    request_cancel(&sessions[0], 5);
+    assert_int_equal(searched, 0);
+    request_cancel(&sessions[0], 99);
+    assert_in_range(searched, 4, 5);
 }
 
 static void a_session_that_ends_leaves_its_place(void **state)
@@ -886,11 +903,11 @@ static void crowd_waits(void)
 }
 
 /* A round for it is under way: nodes do not answer here. */
-static bool has_round(const char *name)
+static bool has_round(const char *text)
 {
-    const struct resource *r = resource_find(locks, name, strlen(name));
+    const struct name *name = name_find(locks, text, strlen(text));
 
-    return r->work->round != NULL;
+    return name->state->round != NULL;
 }
 
 static void a_users_many_names_do_not_delay_another_users(void **state)
@@ -1108,7 +1125,7 @@ static struct lease *granted_run(int s, uint64_t id, const char *name, uint32_t 
 {
     struct lease *lease;
 
-    its_flags = HF_REQ_RUN | guarded;
+    its_flags = HF_REQ_JOB | guarded;
     lease = granted(s, id, name);
     its_flags = 0;
     return lease;
@@ -1165,7 +1182,7 @@ static void what_is_handed_to_a_waiter_who_went_is_given_on(void **state)
 /* (!) The job may live: nobody else is given the lease, and its keys stay until they expire. */
 static void a_lease_whose_job_may_live_is_abandoned(void **state)
 {
-    struct resource *r;
+    struct name *name;
     struct lease *lease;
     struct message *m;
 
@@ -1182,8 +1199,8 @@ static void a_lease_whose_job_may_live_is_abandoned(void **state)
     assert_int_equal(release_count, 0);
     assert_true(lease->ending);
     /* Then the control group is found empty. It was renewed no more: nobody else is to have it. */
-    r = resource_find(locks, "a", 1);
-    release_begin(r, RELEASE_TREE_DEAD);
+    name = name_find(locks, "a", 1);
+    release_begin(name, RELEASE_TREE_DEAD);
     end_turn();
     m = posted(MSG_RELEASE);
     assert_int_equal(m->reason, HF_LOSS_HOLDER);
@@ -1198,7 +1215,7 @@ static void a_lease_without_its_guardian_has_no_job(void **state)
     struct lease *lease;
 
     (void)state;
-    lease = granted_run(0, 1, "a", HF_REQ_GUARDED);
+    lease = granted_run(0, 1, "a", HF_REQ_SECOND_GUARDIAN);
     wait_for(1, 2, "a");
     requests_client_gone(locks, &people[0]);
     end_turn();
@@ -1209,7 +1226,7 @@ static void a_lease_without_its_guardian_has_no_job(void **state)
 static void a_lease_with_its_guardian_may_have_a_job(void **state)
 {
     (void)state;
-    granted_run(0, 1, "a", HF_REQ_GUARDED);
+    granted_run(0, 1, "a", HF_REQ_SECOND_GUARDIAN);
     people[0].joined = true;
     wait_for(1, 2, "a");
     requests_client_gone(locks, &people[0]);
@@ -1223,10 +1240,11 @@ static void a_lease_with_its_guardian_may_have_a_job(void **state)
 
 static void ask_for(int s, uint64_t id, const char *name)
 {
-    struct hf_request_entry q = {.op = HF_OP_ASK, .id = id, .name_len = (uint8_t)strlen(name)};
+    struct hf_request_entry q = {
+        .op = HF_OP_STOP_HOLDER, .id = id, .name_len = (uint8_t)strlen(name)};
 
     memcpy(q.name, name, strlen(name));
-    request_ask(locks, &sessions[s], &q);
+    request_stop_holder(locks, &sessions[s], &q);
     end_turn();
 }
 
@@ -1291,14 +1309,14 @@ static void the_agents_end_has_short_holds_adopted(void **state)
     wait_for(2, 3, "b");
     locks_go_away(locks, false);
     was_posted(MSG_GRANTED);
-    assert_int_equal(answered(1, 2)->status, HF_EGOING);
-    assert_int_equal(answered(2, 3)->status, HF_EGOING);
+    assert_int_equal(answered(1, 2)->status, HF_ESHUTDOWN);
+    assert_int_equal(answered(2, 3)->status, HF_ESHUTDOWN);
     assert_int_equal(release_count, 1); /* of the round for b */
     assert_true(locks_busy(locks));
     all_say(VERDICT_OK);
     assert_false(locks_busy(locks));
     wait_for(3, 4, "c");
-    assert_int_equal(answered(3, 4)->status, HF_EGOING);
+    assert_int_equal(answered(3, 4)->status, HF_ESHUTDOWN);
 }
 
 /* As after a kill, they ask the next start. */
@@ -1735,71 +1753,71 @@ static void a_drain_is_on_record_first(void **state)
 
 /* --- a release that is asked for again after a restart ----------------------------------------- */
 
-static struct resource *being_released(int s, uint32_t generation)
+static struct name *being_released(int s, uint32_t generation)
 {
-    struct resource *r;
+    struct name *name;
 
-    assert_int_equal(resource_get(locks, "a", 1, &r), HF_OK);
-    assert_non_null(resource_work(r));
-    r->undoing = true;
-    resource_rouse(r);
-    assert_int_equal(ended_add(&people[s], r, r->slot, generation), HF_OK);
-    return r;
+    assert_int_equal(name_get(locks, "a", 1, &name), HF_OK);
+    assert_non_null(name_state(name));
+    name->undoing = true;
+    name_activate(name);
+    assert_int_equal(pending_release_add(&people[s], name, name->slot, generation), HF_OK);
+    return name;
 }
 
 static void a_release_asked_again_is_answered_at_its_end(void **state)
 {
-    struct resource *r;
+    struct name *name;
 
     (void)state;
-    r = being_released(0, 9);
-    release_slot(0, 1, r->slot, 9);
+    name = being_released(0, 9);
+    release_slot(0, 1, name->slot, 9);
     assert_int_equal(times_answered(0, 1), 0);
-    grant_undone(r);
+    grant_undone(name);
     assert_int_equal(answered(0, 1)->status, HF_OK);
     assert_int_equal(answered(0, 1)->generation, 9);
     /* Once more, as after a reconnect: it is over. */
-    release_slot(0, 2, r->slot, 9);
+    release_slot(0, 2, name->slot, 9);
     assert_int_equal(answered(0, 2)->status, HF_OK);
-    ended_drop_client(&people[0]);
+    pending_release_drop_client(&people[0]);
 }
 
 static void a_release_asked_again_is_its_holders(void **state)
 {
-    struct resource *r;
+    struct name *name;
 
     (void)state;
-    r = being_released(0, 9);
-    release_slot(1, 1, r->slot, 9);
-    release_slot(0, 2, r->slot, 8);
+    name = being_released(0, 9);
+    release_slot(1, 1, name->slot, 9);
+    release_slot(0, 2, name->slot, 8);
     assert_int_equal(answered(1, 1)->status, HF_ELOST);
     assert_int_equal(answered(0, 2)->status, HF_ELOST);
-    ended_drop_client(&people[0]);
-    assert_null(r->work->ended);
-    grant_undone(r);
+    pending_release_drop_client(&people[0]);
+    assert_null(name->state->pending_release);
+    grant_undone(name);
 }
 
 static void who_asked_again_may_go(void **state)
 {
-    struct resource *r;
+    struct name *name;
 
     (void)state;
-    r = being_released(0, 9);
-    release_slot(0, 1, r->slot, 9);
+    name = being_released(0, 9);
+    release_slot(0, 1, name->slot, 9);
     requests_drop_session(&sessions[0]);
     end_turn();
-    grant_undone(r);
+    grant_undone(name);
     assert_int_equal(times_answered(0, 1), 0);
-    ended_drop_client(&people[0]);
+    pending_release_drop_client(&people[0]);
 }
 
 static void what_was_over_before_is_answered_at_once(void **state)
 {
     (void)state;
-    assert_int_equal(ended_add(&people[0], NULL, 5, 9), HF_OK);
+    assert_int_equal(pending_release_add(&people[0], NULL, 5, 9), HF_OK);
     release_slot(0, 1, 5, 9);
     assert_int_equal(answered(0, 1)->status, HF_OK);
-    ended_drop_client(&people[0]);
+    pending_release_drop_client(&people[0]);
     release_slot(0, 2, 5, 9);
     assert_int_equal(answered(0, 2)->status, HF_ELOST);
 }
@@ -1839,7 +1857,7 @@ static void who_may_not_take_a_name_asks_no_node(void **state)
     assert_non_null(strstr(answered(0, 2)->text, "have user 1000 added"));
     assert_non_null(strstr(answered(0, 2)->text, "\"allow = a* user:1001\""));
     assert_non_null(strstr(answered(0, 2)->text, "it may not take ab"));
-    assert_null(resource_find(locks, "a", 1));
+    assert_null(name_find(locks, "a", 1));
     assert_int_equal(links[0].asked, 0);
     assert_int_equal(denied(), 2);
     granted(1, 3, "a");
@@ -1955,6 +1973,7 @@ int main(void)
         ROW(what_was_sent_again_is_released_whatever_is_answered_then),
         ROW(a_cancelled_round_is_undone_first),
         ROW(a_cancelled_waiter_leaves_the_round_alone),
+        ROW(a_cancel_in_vain_is_paid_for),
         ROW(a_session_that_ends_leaves_its_place),
         ROW(a_vote_of_another_record_does_not_count),
         ROW(a_late_vote_of_another_record_does_not_count),

@@ -14,7 +14,7 @@ static void a_node_that_comes_up_is_told(void **state)
 {
     (void)state;
     comes_up(0);
-    assert_heard("up0 releaser");
+    assert_heard("up0 key_deleter");
     was_posted(MSG_TRUST);
     assert_int_equal(reviews, 0); /* not from within the link's event */
     pass(0);
@@ -44,7 +44,7 @@ static void a_node_that_goes_down_is_told_once(void **state)
     assert_heard("down1");
     comes_up(1);
     pass(0);
-    assert_heard("up1 releaser");
+    assert_heard("up1 key_deleter");
     assert_int_equal(voting, 3);
 }
 

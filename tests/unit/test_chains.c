@@ -1,7 +1,7 @@
-/* agent/core/chains.h: against a plain list. */
+/* agent/core/containers.h: against a plain list. */
 #include "core_fixture.h"
 
-#include "agent/core/chains.h"
+#include "agent/core/containers.h"
 
 #define NUMBERS 500
 

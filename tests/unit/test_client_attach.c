@@ -150,7 +150,7 @@ static void tells_why_it_was_refused(void **state)
     assert_refused(HF_EVERSION, "the agent is 9.9");
     assert_refused(HF_ETIMENS, "another time namespace");
     assert_refused(HF_ELIMIT, "too many clients of uid 0");
-    assert_refused(HF_EGOING, NULL);
+    assert_refused(HF_ESHUTDOWN, NULL);
 }
 
 static void gives_up_on_a_silent_agent(void **state)

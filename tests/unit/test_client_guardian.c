@@ -9,7 +9,7 @@ static hf_lease *acquire_run(struct fixture *f, const char *name)
     struct hf_acquire_options options = options_for(name, 0);
     hf_lease *lease = NULL;
 
-    options.flags = HF_ACQUIRE_RUN;
+    options.flags = HF_ACQUIRE_JOB;
     options.note = "nightly";
     OK(hf_acquire_with(f->client, &options, &lease));
     return lease;
@@ -138,7 +138,7 @@ static void a_view_shows_leases(void **state)
     assert_memory_equal(info.name, "job", 3);
     assert_int_equal(info.state, HF_STATE_HELD);
     assert_int_equal(info.held, 1);
-    assert_int_equal(info.run, 1);
+    assert_int_equal(info.is_job, 1);
     assert_int_equal(info.pid, getpid());
     assert_int_equal(info.uid, getuid());
     assert_int_equal(info.ttl_ms, 30000);

@@ -479,7 +479,7 @@ static void guardians_join_them_all(void **state)
     struct hf_ticket tickets[2], mixed[2];
 
     (void)state;
-    options.flags = HF_ACQUIRE_RUN;
+    options.flags = HF_ACQUIRE_JOB;
     OK(hf_acquire_all(f.client, &options, names, 2, leases));
     OK(hf_lease_ticket(leases[0], &tickets[0]));
     OK(hf_lease_ticket(leases[1], &tickets[1]));

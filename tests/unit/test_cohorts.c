@@ -2,7 +2,7 @@
 #include "core_fixture.h"
 
 #include "agent/core/cohorts.h"
-#include "agent/core/draw.h"
+#include "agent/core/backoff.h"
 
 #define NUMBERS 2000
 #define ROOM    300

@@ -1,4 +1,4 @@
-/* shm/duration.h: what is a span of time, and what is none. */
+/* shm/nstime.h: what is a span of time, and what is none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "shm/duration.h"
+#include "shm/nstime.h"
 #include "shm/status.h"
 
 #define DAY_MS (INT64_C(24) * 3600 * 1000)

@@ -3,7 +3,7 @@
 
 #include "shm/compiler.h"
 #include "tools/reader/exposition.h"
-#include "shm/loss.h"
+#include "shm/wordings.h"
 #include "shm/measures.h"
 
 #define NOW_NS (INT64_C(1000000) * HF_NS_PER_SEC)

@@ -1,10 +1,10 @@
-/* shm/file_id.h: which file an open one is. A copy is another one, also where file system and inode have the same numbers. */
+/* shm/process.h: which file an open one is. A copy is another one, also where file system and inode have the same numbers. */
 #include <errno.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-#include "shm/file_id.h"
+#include "shm/process.h"
 #include "tests/unit/shm_fixture.h"
 
 #define CHILD_SKIPS 77

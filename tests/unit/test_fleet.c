@@ -1,7 +1,10 @@
 /* Net. What an agent makes of what its nodes say of the fleet's record. */
+#include <stdio.h>
 #include <string.h>
 
 #include "agent/core/fleet.h"
+#include "agent/core/fleet_change.h"
+#include "shm/status.h"
 #include "tests/unit/core_fixture.h"
 
 #define N     3
@@ -111,6 +114,7 @@ static int go_on(struct world *w)
         strncat(w->order, action.record.state == FLEET_COMPLETE ? "! " : " ",
                 sizeof(w->order) - strlen(w->order) - 1);
         puts++;
+        fleet_on_put(&w->fleet, action.node, false, true);
         hear(w, action.node, w->now);
         pass(w, 1);
     }
@@ -496,7 +500,7 @@ static void who_is_at_the_seat_of_a_server_that_was_left_is_that_server(void **s
     wipe(&w, 1);
     (void)fleet_on_answer(&w.fleet, 1, "fedcba9876543210fedcba9876543210", "", w.now, w.now);
     assert_true(fleet_is_foreign(&w.fleet, 1, text, sizeof(text)));
-    assert_non_null(strstr(text, "as=10.0.0.2:6379"));
+    assert_non_null(strstr(text, "fleet_address=10.0.0.2:6379"));
     write_record(&w, 1, &w.fleet.record);
     hear(&w, 1, w.now); /* the server that was left */
     assert_false(fleet_is_foreign(&w.fleet, 1, text, sizeof(text)));
@@ -529,7 +533,7 @@ static void nodes_whose_addresses_are_swapped_are_told_with_their_lines(void **s
         assert_non_null(strstr(text, "the addresses of nodes a and b the other way round (lines 3 "
                                      "and 4 of /etc/h.conf); write a=10.0.0.1:6379 and "
                                      "b=10.0.0.2:6379 there, and restart the agent"));
-        assert_null(strstr(text, "as="));
+        assert_null(strstr(text, "fleet_address="));
     }
     assert_int_equal(fleet_misplaced(&w.fleet, 2), -1);
     for (int i = 0; i < 2; i++) /* corrected */
@@ -547,11 +551,11 @@ static void nodes_that_are_one_server_found_nothing(void **state)
     begin(&w, false);
     for (int i = 0; i < N; i++)
         up(&w, i);
-    fleet_on_server(&w.fleet, 0, "0123456789012345678901234567890123456789");
-    fleet_on_server(&w.fleet, 2, "0123456789012345678901234567890123456789");
+    fleet_on_server(&w.fleet, 0, "0123456789012345678901234567890123456789", w.now);
+    fleet_on_server(&w.fleet, 2, "0123456789012345678901234567890123456789", w.now);
     ask_all(&w);
     assert_int_equal(go_on(&w), 0);
-    fleet_on_server(&w.fleet, 2, "9999999999999999999999999999999999999999");
+    fleet_on_server(&w.fleet, 2, "9999999999999999999999999999999999999999", w.now);
     ask_all(&w);
     assert_true(go_on(&w) > 0);
 }
@@ -565,14 +569,14 @@ static void a_server_that_was_left_is_known_by_its_run_id(void **state)
 
     (void)state;
     founded(&w);
-    fleet_on_server(&w.fleet, 1, "0123456789012345678901234567890123456789");
+    fleet_on_server(&w.fleet, 1, "0123456789012345678901234567890123456789", w.now);
     fleet_on_leave(&w.fleet, 1);
     fleet_on_down(&w.fleet, 1);
     up(&w, 1);
-    fleet_on_server(&w.fleet, 1, "9999999999999999999999999999999999999999");
+    fleet_on_server(&w.fleet, 1, "9999999999999999999999999999999999999999", w.now);
     (void)fleet_on_answer(&w.fleet, 1, nonce, "", w.now, w.now);
     assert_true(fleet_is_foreign(&w.fleet, 1, text, sizeof(text)));
-    fleet_on_server(&w.fleet, 1, "0123456789012345678901234567890123456789");
+    fleet_on_server(&w.fleet, 1, "0123456789012345678901234567890123456789", w.now);
     assert_false(fleet_is_stranger(&w.fleet, 1));
     assert_false(fleet_is_foreign(&w.fleet, 1, text, sizeof(text)));
 }
@@ -585,17 +589,22 @@ static void a_server_that_was_left_and_found_again_may_forget(void **state)
 
     (void)state;
     founded(&w);
-    fleet_on_server(&w.fleet, 1, "0123456789012345678901234567890123456789");
+    fleet_on_server(&w.fleet, 1, "0123456789012345678901234567890123456789", w.now);
     fleet_on_leave(&w.fleet, 1);
     fleet_on_down(&w.fleet, 1);
     up(&w, 1);
-    fleet_on_server(&w.fleet, 1, "0123456789012345678901234567890123456789");
+    fleet_on_server(&w.fleet, 1, "0123456789012345678901234567890123456789", w.now);
     hear(&w, 1, w.now);
+    for (int i = 0; i < N; i++)
+        hear(&w, i, w.now);
+    pass(&w, 1);
+    hear(&w, 0, w.now);
+    fleet_settle_doubts(&w.fleet, w.now);
     assert_true(fleet_counts(&w.fleet, 1));
     fleet_on_down(&w.fleet, 1);
     up(&w, 1);
     wipe(&w, 1);
-    fleet_on_server(&w.fleet, 1, "9999999999999999999999999999999999999999");
+    fleet_on_server(&w.fleet, 1, "9999999999999999999999999999999999999999", w.now);
     (void)fleet_on_answer(&w.fleet, 1, "fedcba9876543210fedcba9876543210", "", w.now, w.now);
     assert_false(fleet_is_foreign(&w.fleet, 1, text, sizeof(text)));
 }
@@ -800,6 +809,230 @@ static void where_a_majority_showed_ours_no_later_one_had_one(void **state)
     assert_int_equal(fleet_shown(&w.fleet).ns, second.ns);
 }
 
+/* --- servers that came back ---------------------------------------------------------------------- */
+
+/* Which are known by their runs, "a1" and so on. */
+static void connect(struct world *w, int i, int run)
+{
+    char run_id[8];
+
+    snprintf(run_id, sizeof(run_id), "%s%d", ids[i], run);
+    fleet_on_down(&w->fleet, i);
+    up(w, i);
+    fleet_on_server(&w->fleet, i, run_id, w->now);
+    hear(w, i, w->now);
+    pass(w, 1);
+}
+
+static void known_by_their_runs(struct world *w)
+{
+    begin(w, false);
+    for (int i = 0; i < N; i++)
+        connect(w, i, 1);
+    (void)go_on(w);
+    ask_all(w);
+    fleet_settle_doubts(&w->fleet, w->now);
+    (void)go_on(w);
+    ask_all(w);
+    w->order[0] = '\0';
+}
+
+static int counting(struct world *w)
+{
+    int count = 0;
+
+    fleet_settle_doubts(&w->fleet, w->now);
+    for (int i = 0; i < N; i++)
+        count += fleet_counts(&w->fleet, i);
+    return count;
+}
+
+static struct fleet_record with_a_longer_ttl_max(void)
+{
+    struct fleet_record first = record_of(places, FLEET_COMPLETE), later = first;
+
+    later.version = 2;
+    later.before_count = N;
+    later.ttl_max_before_ms = first.ttl_max_ms;
+    later.ttl_max_ms = 90000;
+    memcpy(later.before, first.seat, sizeof(later.before));
+    return later;
+}
+
+/* (!) It may have an earlier record again; who stayed up says that there is no later one. */
+static void what_came_back_counts_once_another_one_has_shown_the_record(void **state)
+{
+    struct world w;
+
+    (void)state;
+    known_by_their_runs(&w);
+    assert_int_equal(counting(&w), N);
+    connect(&w, 1, 2);
+    assert_int_equal(counting(&w), 2);
+    assert_false(fleet_counts(&w.fleet, 1));
+    assert_int_equal(fleet_awaits(&w.fleet), 1 << 0 | 1 << 2);
+    hear(&w, 0, w.fleet.node[1].doubted); /* asked when it came: it proves nothing */
+    assert_int_equal(counting(&w), 2);
+    hear(&w, 0, w.now);
+    assert_int_equal(counting(&w), N);
+    assert_int_equal(go_on(&w), 1); /* which others see by its mark */
+    assert_string_equal(w.order, "b! ");
+    connect(&w, 1, 2); /* the same one */
+    assert_int_equal(counting(&w), N);
+}
+
+/* (!) One after the other: who has been shown to have the latest proves it for the next. */
+static void all_come_back_one_after_the_other(void **state)
+{
+    struct world w;
+
+    (void)state;
+    known_by_their_runs(&w);
+    pass(&w, 500000);
+    for (int i = 0; i < N; i++) {
+        connect(&w, i, 2);
+        ask_all(&w);
+        assert_int_equal(counting(&w), N);
+        pass(&w, 500000);
+    }
+}
+
+/* (!) This host slept, the fleet changed, and all nodes came back with what they had before. */
+static void what_all_came_back_with_counts_for_no_host_that_slept(void **state)
+{
+    const struct fleet_wish confirm = {.kind = FLEET_WISH_CONFIRM};
+    char why[256];
+    struct world w;
+
+    (void)state;
+    known_by_their_runs(&w);
+    pass(&w, 50000);
+    for (int i = 0; i < N; i++)
+        connect(&w, i, 2);
+    assert_int_equal(counting(&w), N); /* nothing can have settled meanwhile */
+    (void)go_on(&w);
+    ask_all(&w);
+    pass(&w, 63000);
+    for (int i = 0; i < N; i++)
+        connect(&w, i, 3);
+    assert_int_equal(counting(&w), 0);
+    pass(&w, 500000);
+    ask_all(&w);
+    assert_int_equal(counting(&w), 0);
+    assert_int_equal(go_on(&w), 0);
+    assert_waits(
+        &w,
+        "perhaps with an earlier record, and version 1 of this host may not be the latest one; on");
+    assert_int_equal(fleet_change_begin(&w.fleet, &confirm, w.now, hf_ms(5000), why, sizeof(why)),
+                     HF_OK);
+    assert_int_equal(counting(&w), N);
+    w.order[0] = '\0';
+    assert_int_equal(go_on(&w), N);
+    assert_string_equal(w.order, "a! b! c! ");
+}
+
+/* The host that was awake, or where an operator confirmed it, has marked them. */
+static void what_another_host_is_sure_of_counts(void **state)
+{
+    struct world w;
+
+    (void)state;
+    known_by_their_runs(&w);
+    pass(&w, 500000);
+    for (int i = 0; i < N; i++)
+        connect(&w, i, 2);
+    for (int i = 0; i < N; i++)
+        fleet_on_sure(&w.fleet, i,
+                      i ? "b1" : ""); /* of the run before: it came back with the data */
+    assert_int_equal(counting(&w), 0);
+    fleet_on_sure(&w.fleet, 1, "b2");
+    assert_int_equal(counting(&w), 1);
+    ask_all(&w);
+    assert_int_equal(counting(&w), N);
+}
+
+/* (!) One that stayed up has a later record: by what the others came back with two majorities would have no server in common. */
+static void nothing_counts_beside_a_later_record_on_what_came_back(void **state)
+{
+    const struct fleet_wish confirm = {.kind = FLEET_WISH_CONFIRM};
+    struct fleet_record later = with_a_longer_ttl_max();
+    struct world w;
+    char why[256];
+
+    (void)state;
+    known_by_their_runs(&w);
+    pass(&w, 10000); /* even within the quarantine */
+    write_record(&w, 2, &later);
+    hear(&w, 2, w.now);
+    connect(&w, 0, 2);
+    connect(&w, 1, 2);
+    pass(&w, 500000);
+    ask_all(&w);
+    assert_int_equal(counting(&w), 0);
+    assert_waits(&w, "node c has version 2 of the fleet, and too few others");
+    assert_int_equal(fleet_change_begin(&w.fleet, &confirm, w.now, hf_ms(5000), why, sizeof(why)),
+                     HF_EINVAL);
+}
+
+/* A host without a memory: the fleet's record is what most have, once they are out of quarantine. */
+static void without_a_memory_the_quarantine_ends_the_doubt(void **state)
+{
+    struct fleet_record record = record_of(places, FLEET_COMPLETE), later = with_a_longer_ttl_max();
+    struct world w;
+
+    (void)state;
+    begin(&w, false);
+    for (int i = 0; i < N; i++) {
+        write_record(&w, i, &record);
+        connect(&w, i, 1);
+        fleet_on_young(&w.fleet, i);
+        fleet_on_usable(&w.fleet, i, true, false);
+    }
+    (void)go_on(&w);
+    assert_true(w.fleet.known);
+    assert_int_equal(counting(&w), 0);
+    write_record(&w, 2, &later);
+    ask_all(&w);
+    fleet_on_usable(&w.fleet, 0, true, true);
+    fleet_on_usable(&w.fleet, 1, true, true);
+    assert_int_equal(counting(&w), 0); /* (!) not beside a later one */
+    write_record(&w, 2, &record);
+    ask_all(&w);
+    assert_int_equal(counting(&w), N);
+}
+
+/* The next agent of this boot knows whom this one was sure of, and when. */
+static void remember(struct world *w, hf_time shown)
+{
+    struct fleet_record record = record_of(places, FLEET_COMPLETE);
+
+    begin(w, false);
+    pass(w, 500000);
+    fleet_restore(&w->fleet, &record, HF_TIME_PAST);
+    for (int i = 0; i < N; i++) {
+        write_record(w, i, &record);
+        fleet_on_remembered(&w->fleet, i, i == 0 ? "a1" : i == 1 ? "b1" : "", shown);
+    }
+}
+
+static void who_was_sure_is_known_to_the_next_agent(void **state)
+{
+    struct world w;
+
+    (void)state;
+    remember(&w, HF_TIME_PAST);
+    connect(&w, 1, 2);
+    connect(&w, 2, 2);
+    assert_int_equal(counting(&w), 0);
+    connect(&w, 0, 1);
+    assert_int_equal(counting(&w), N);
+    remember(&w, (hf_time){450 * HF_NS_PER_SEC});
+    connect(&w, 1, 2);
+    assert_int_equal(counting(&w), 0);
+    connect(&w, 2, 2);
+    assert_int_equal(counting(&w), 2); /* it was the latest just before */
+}
+
 /* Of version 2, to which b has come from elsewhere; with the version 1 that was before. */
 static struct fleet_record moved(struct fleet_record *ret_first)
 {
@@ -964,6 +1197,13 @@ int main(void)
         cmocka_unit_test(a_server_that_was_left_and_found_again_may_forget),
         cmocka_unit_test(an_empty_node_gets_the_record_only_from_what_was_read_since),
         cmocka_unit_test(where_all_forgot_it_is_founded_again_with_all),
+        cmocka_unit_test(what_came_back_counts_once_another_one_has_shown_the_record),
+        cmocka_unit_test(all_come_back_one_after_the_other),
+        cmocka_unit_test(what_all_came_back_with_counts_for_no_host_that_slept),
+        cmocka_unit_test(what_another_host_is_sure_of_counts),
+        cmocka_unit_test(nothing_counts_beside_a_later_record_on_what_came_back),
+        cmocka_unit_test(without_a_memory_the_quarantine_ends_the_doubt),
+        cmocka_unit_test(who_was_sure_is_known_to_the_next_agent),
         cmocka_unit_test(a_memory_alone_founds_nothing_again),
         cmocka_unit_test(a_node_that_forgot_once_more_is_empty_since_then),
         cmocka_unit_test(nothing_is_founded_again_where_a_later_record_is_seen),

@@ -379,7 +379,7 @@ TEST(it_waits_for_the_server_that_leaves_or_the_operators_word)
     w.server[1].up = false;
     run();
     assert_all_by(2, FLEET_CHANGING);
-    assert_waits(0, "holdfast fleet resume --gone b");
+    assert_waits(0, "holdfast fleet mark-dead b");
     assert_int_equal(ask(1, FLEET_WISH_GONE, "c", 0, false), HF_EINVAL);
     assert_why("node c still answers at 10.0.0.2:6379; stop that server for good");
     assert_int_equal(ask(1, FLEET_WISH_GONE, "x", 0, false), HF_EINVAL);
@@ -397,7 +397,7 @@ TEST(a_dead_node_is_replaced)
     w.server[0].up = false;
     run();
     assert_int_equal(ask(0, FLEET_WISH_MOVE, "a", 5, false), HF_EBUSY);
-    assert_why("--gone");
+    assert_why("--old-server-dead");
     assert_int_equal(ask(0, FLEET_WISH_MOVE, "b", 5, false), HF_EBUSY);
     assert_why("let node a answer first");
     assert_int_equal(ask(0, FLEET_WISH_MOVE, "a", 5, true), HF_OK);
@@ -417,7 +417,7 @@ TEST(a_server_that_is_refused_is_no_server_that_is_away)
     fleet_on_usable(&w.agent[0].fleet, 1, false, false); /* a replica, say */
     assert_int_equal(ask(0, FLEET_WISH_REMOVE, "b", 0, false), HF_EBUSY);
     assert_why("mend node b first (holdfast nodes says what is against it), or stop the server at "
-               "10.0.0.1:6379 for good and say --gone b");
+               "10.0.0.1:6379 for good and say --old-server-dead b");
     assert_int_equal(ask(0, FLEET_WISH_REMOVE, "b", 0, true), HF_EBUSY);
     fleet_on_usable(&w.agent[0].fleet, 1, true, true);
 
@@ -431,7 +431,7 @@ TEST(a_server_that_is_refused_is_no_server_that_is_away)
     hear(&w.agent[0], 1);
     assert_int_equal(ask(0, FLEET_WISH_REMOVE, "b", 0, false), HF_EBUSY);
     assert_why("mend node b first (it has the record of another fleet)");
-    assert_why("stop the server at 10.0.0.1:6379 for good and say --gone b");
+    assert_why("stop the server at 10.0.0.1:6379 for good and say --old-server-dead b");
     w.server[1].up = false;
     hear(&w.agent[0], 1);
     assert_int_equal(ask(0, FLEET_WISH_REMOVE, "b", 0, true), HF_OK);
@@ -443,7 +443,7 @@ static void assert_stops_nobody(enum fleet_wish_kind kind, const char *part)
 {
     assert_int_equal(ask(0, kind, "a", 5, false), HF_EBUSY);
     assert_why(part);
-    if (strstr(why, "for good") || strstr(why, "--gone"))
+    if (strstr(why, "for good") || strstr(why, "--old-server-dead"))
         fail_msg("\"%s\" of a server that is well", why);
 }
 
@@ -797,7 +797,7 @@ TEST(the_new_server_is_told_that_a_change_is_given_up)
     w.agent[1].cut = w.agent[2].cut = 0;
     run();
     assert_all_by(3, FLEET_CHANGING);
-    assert_waits(0, "resume --gone c");
+    assert_waits(0, "mark-dead c");
     w.server[5].up = true;
     run();
     assert_all_by(3, FLEET_COMPLETE);
@@ -923,7 +923,7 @@ TEST(a_member_that_stays_may_be_gone)
     w.agent[1].cut = w.agent[2].cut = 0;
     run();
     assert_all_by(2, FLEET_CHANGING);
-    assert_waits(0, "resume --gone c");
+    assert_waits(0, "mark-dead c");
     assert_int_equal(ask(0, FLEET_WISH_GONE, "c", 0, false), HF_OK);
     run();
     assert_all_by(2, FLEET_COMPLETE);
@@ -1151,7 +1151,7 @@ TEST(a_host_with_other_key_formats_counts_nothing_and_is_told_of_them)
         assert_int_equal(ask(1, kinds[i], kinds[i] == FLEET_WISH_ADD ? "g" : "a", 5, false),
                          HF_EINVAL);
         assert_why("key_format");
-        assert_why_lacks("--gone");
+        assert_why_lacks("--old-server-dead");
         assert_why_lacks("counts");
     }
 }
@@ -1285,13 +1285,13 @@ TEST(one_server_at_two_nodes_moves_nobody)
     write_record(0, &r);
     write_record(2, &r);
     for (int k = 0; k < AGENTS; k++) {
-        fleet_on_server(&w.agent[k].fleet, 0, "0123456789012345678901234567890123456789");
-        fleet_on_server(&w.agent[k].fleet, 2, "0123456789012345678901234567890123456789");
+        fleet_on_server(&w.agent[k].fleet, 0, "0123456789012345678901234567890123456789", w.now);
+        fleet_on_server(&w.agent[k].fleet, 2, "0123456789012345678901234567890123456789", w.now);
     }
     run();
     assert_all_by(1, FLEET_COMPLETE);
     for (int k = 0; k < AGENTS; k++)
-        fleet_on_server(&w.agent[k].fleet, 2, "9999999999999999999999999999999999999999");
+        fleet_on_server(&w.agent[k].fleet, 2, "9999999999999999999999999999999999999999", w.now);
     run();
     assert_int_not_equal(w.agent[0].memory.version, 1);
 }
@@ -1529,7 +1529,7 @@ TEST(one_that_is_down_is_to_be_replaced_first)
     w.server[2].up = false;
     run();
     assert_int_equal(ask(0, FLEET_WISH_TTL_MAX, "", 0, false), HF_EBUSY);
-    assert_why("holdfast fleet move c=ADDRESS --gone");
+    assert_why("holdfast fleet move c=ADDRESS --old-server-dead");
 }
 
 /* What goes on begins on the first one that is not gone, and that one is dead. */
@@ -1549,7 +1549,7 @@ TEST(of_a_change_whose_first_two_die_only_a_server_where_one_was_is_of_help)
         start(&w.agent[k]); /* none was seen to have it */
     run();
     assert_waits(0, "start an empty server at 10.0.0.0:6379");
-    assert_why_lacks("--gone");
+    assert_why_lacks("--old-server-dead");
     pass(2000);
     assert_int_equal(ask(0, FLEET_WISH_GONE, "a", 0, false), HF_EBUSY);
     assert_why("start an empty server at 10.0.0.1:6379");
@@ -1576,7 +1576,7 @@ TEST(of_a_server_that_has_not_been_met_yet_nobody_says_that_it_is_gone)
     (void)fleet_on_answer(&w.agent[1].fleet, 0, "another", "", w.now, w.now);
     fleet_on_usable(&w.agent[1].fleet, 0, false, false);
     assert_waits(1, "correct what holdfast nodes says of node a");
-    assert_why_lacks("--gone");
+    assert_why_lacks("--old-server-dead");
 }
 
 int main(void)

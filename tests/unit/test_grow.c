@@ -7,7 +7,7 @@
 #include "shm/compiler.h"
 #include "shm/index.h"
 #include "shm/status.h"
-#include "shm/words.h"
+#include "shm/row.h"
 
 #define NAMES   8
 #define ROUNDS  12

@@ -20,7 +20,7 @@
 
 #include "libclient/holdfast_admin.h"
 #include "tests/support/fake_agent.h"
-#include "tools/run/run.h"
+#include "tools/commands.h"
 
 #define MS          INT64_C(1000000)
 #define TTL_MS      3000
@@ -172,7 +172,7 @@ static int64_t validity(void)
     assert_int_equal(hf_view_open(fake_agent_name(agent), &view), HF_OK);
     assert_int_equal(hf_view_find(view, "job", 3, &info), HF_OK);
     hf_view_close(view);
-    assert_true(info.run);
+    assert_true(info.is_job);
     return info.valid_until_ns;
 }
 

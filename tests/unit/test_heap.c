@@ -1,7 +1,7 @@
-/* agent/core/heap.h: the timer heap against a plain list. */
+/* agent/core/containers.h: the timer heap against a plain list. */
 #include "core_fixture.h"
 
-#include "agent/core/heap.h"
+#include "agent/core/containers.h"
 
 #define ITEMS 200
 

@@ -1,4 +1,4 @@
-/* shm/hex.h: bytes as digits and back; the ids of keys. */
+/* shm/text.h: bytes as digits and back; the ids of keys. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "shm/hex.h"
+#include "shm/text.h"
 #include "shm/status.h"
 
 static void bytes_and_back(void **state)

@@ -66,6 +66,8 @@ static void what_minor_versions_added_is_where_the_document_says(void **state)
     assert_int_equal(offsetof(struct hf_table_header, drained_uid), 160);
     assert_int_equal(offsetof(struct hf_table_header, drained_pid), 164);
     assert_int_equal(offsetof(struct hf_table_header, timens_offset_ns), 168);
+    assert_int_equal(offsetof(struct hf_table_header, pidns_inode), 176);
+    assert_int_equal(offsetof(struct hf_table_header, dir_file), 216);
     assert_int_equal(offsetof(struct hf_table_header, dir), 960);
     assert_int_equal(offsetof(struct hf_table_header, words_wall_ms), 1600);
     assert_int_equal(offsetof(struct hf_table_header, words_pid), 1608);

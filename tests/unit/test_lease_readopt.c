@@ -235,6 +235,19 @@ TEST(a_void_vote_ends_what_was_promised)
     assert_state(&l, HF_SLOT_LOST, HF_LOSS_MISSING);
 }
 
+/* The agent was away when the holder went, and came back when it was too late to renew the lease. */
+TEST(a_lease_that_was_abandoned_is_lost_by_its_holder)
+{
+    struct lease_fsm l = readopted(RUN, at(SPAN), false);
+
+    lease_fsm_was_abandoned(&l);
+    assert_false(lease_fsm_renews(&l));
+    (void)lease_fsm_tick(&l, at(SPAN - 1));
+    assert_state(&l, HF_SLOT_LOSING, HF_LOSS_HOLDER);
+    (void)lease_fsm_tick(&l, at(SPAN));
+    assert_state(&l, HF_SLOT_LOST, HF_LOSS_HOLDER);
+}
+
 TEST(a_promise_adds_nothing_to_what_counts)
 {
     struct lease_fsm l = readopted(LIBRARY, at(SPAN), false);
@@ -275,6 +288,7 @@ int main(void)
         cmocka_unit_test(a_readopted_run_past_losing_is_losing),
         cmocka_unit_test(a_readopted_reply_before_the_first_tick_is_judged_the_same),
         cmocka_unit_test(a_lease_that_was_losing_stays_so),
+        cmocka_unit_test(a_lease_that_was_abandoned_is_lost_by_its_holder),
         cmocka_unit_test(fewer_than_q_votes_in_the_journal_are_a_loss),
         cmocka_unit_test(any_sequence_keeps_the_promises),
     };

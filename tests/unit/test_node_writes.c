@@ -1,7 +1,7 @@
-/* agent/core/node_writes.h: whether a node takes writes. */
+/* agent/core/node_trust.h: whether a node takes writes. */
 #include "core_fixture.h"
 
-#include "agent/core/node_writes.h"
+#include "agent/core/node_trust.h"
 
 #define OOM  "OOM command not allowed when used memory > 'maxmemory'."
 #define PERM "NOPERM this user has no permissions to run the 'hset' command"

@@ -1,7 +1,7 @@
-/* agent/core/pace.h: how many renew scripts may be on their way to a node. */
+/* agent/core/phases.h: how many renew scripts may be on their way to a node. */
 #include "core_fixture.h"
 
-#include "agent/core/pace.h"
+#include "agent/core/phases.h"
 
 #define SLACK hf_ms(1000) /* of a TTL of 30 s */
 

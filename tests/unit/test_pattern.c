@@ -1,9 +1,9 @@
-/* agent/core/pattern.h: which names a pattern matches, and which patterns cover others. */
+/* agent/core/rules.h: which names a pattern matches, and which patterns cover others. */
 #include "core_fixture.h"
 
 #include <stdio.h>
 
-#include "agent/core/pattern.h"
+#include "agent/core/rules.h"
 
 /* What stands behind a pattern in a rule must not count. */
 static bool matches_bytes(const char *pattern, const void *name, size_t name_len)

@@ -1,7 +1,7 @@
-/* agent/core/progress.h: whether a thread goes on. */
+/* agent/core/heartbeat.h: whether a thread goes on. */
 #include "core_fixture.h"
 
-#include "agent/core/progress.h"
+#include "agent/core/heartbeat.h"
 
 static struct progress p;
 

@@ -10,7 +10,6 @@
 #include <time.h>
 
 #include "shm/ring.h"
-#include "shm/ring_place.h"
 #include "tests/support/ring_post.h"
 
 struct pair {

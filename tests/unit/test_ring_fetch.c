@@ -7,7 +7,6 @@
 
 #include "shm/compiler.h"
 #include "shm/ring.h"
-#include "shm/ring_place.h"
 #include "tests/support/ring_post.h"
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)

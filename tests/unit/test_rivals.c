@@ -1,7 +1,7 @@
-/* agent/core/rivals.h: on how many nodes the same other token was seen. */
+/* agent/core/tally.h: on how many nodes the same other token was seen. */
 #include "core_fixture.h"
 
-#include "agent/core/rivals.h"
+#include "agent/core/tally.h"
 
 #define NODES 5
 #define ROOM  8

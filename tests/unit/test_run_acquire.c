@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "tools/common/exit_code.h"
-#include "tools/common/wall.h"
+#include "tools/common/args.h"
+#include "tools/common/since.h"
 #include "tools/run/acquire.h"
 #include "tools/run/say.h"
 #include "tools/run/timeline.h"
@@ -116,6 +116,13 @@ int hf_fd(hf_client *client)
 {
     (void)client;
     return client_fd[0];
+}
+
+int hf_agent_info(hf_client *client, struct hf_agent_info *ret_info)
+{
+    (void)client;
+    (void)ret_info;
+    return HF_ENOAGENT;
 }
 
 int hf_dispatch(hf_client *client)
@@ -269,7 +276,7 @@ static void each_kind_of_lock_is_asked_for_as_it_is(void **state)
     assert_int_equal(fake.asked.ttl_ms, 3000);
     assert_int_equal(fake.asked.max_hold_ms, 5);
     assert_int_equal(fake.asked.wait_ms, -1);
-    assert_int_equal(fake.asked.flags, HF_ACQUIRE_RUN | HF_ACQUIRE_GUARDED);
+    assert_int_equal(fake.asked.flags, HF_ACQUIRE_JOB | HF_ACQUIRE_SECOND_GUARDIAN);
     assert_int_equal(fake.asked_slots, 0);
 
     acquire = begin(&slots);
@@ -284,7 +291,7 @@ static void each_kind_of_lock_is_asked_for_as_it_is(void **state)
     acquire = begin(&exclusive);
     assert_int_equal(ask_and_wait(&acquire), EXIT_OK);
     assert_int_equal(fake.asked_mode, RUN_EXCLUSIVE);
-    assert_int_equal(fake.asked.flags, HF_ACQUIRE_RUN | HF_ACQUIRE_GUARDED);
+    assert_int_equal(fake.asked.flags, HF_ACQUIRE_JOB | HF_ACQUIRE_SECOND_GUARDIAN);
 
     acquire = begin(&set);
     assert_string_equal(acquire.shown, "a, b\\n");
@@ -501,6 +508,23 @@ static void of_shared_and_exclusive_it_is_said_who_has_it_how(void **state)
     assert_int_equal(fake.said_count, 2);
 }
 
+/* They may come as fast as they are read, and who holds a lock has it to judge. */
+static void a_look_at_the_signals_has_an_end(void **state)
+{
+    struct run_options wanted = {.names = {"a"}, .count = 1, .wait_ms = -1};
+    struct acquire acquire = begin(&wanted);
+    int looks = 1, signal;
+
+    (void)state;
+    for (int i = 0; i < 3 * SIGNALS_AT_ONCE; i++)
+        raise_in_wait(SIGWINCH);
+    raise_in_wait(SIGTERM);
+    for (; (signal = acquire_signal(&acquire)) == 0; looks++)
+        assert_in_range(looks, 1, 4);
+    assert_int_equal(signal, SIGTERM);
+    assert_int_equal(looks, 4);
+}
+
 static void a_signal_ends_a_wait(void **state)
 {
     struct run_options wanted = {.names = {"a"}, .count = 1, .wait_ms = -1};
@@ -551,6 +575,7 @@ int main(void)
         cmocka_unit_test(the_end_of_a_wait_tells_what_it_was_for),
         cmocka_unit_test(the_name_in_the_way_is_the_one_of_a_set),
         cmocka_unit_test(of_shared_and_exclusive_it_is_said_who_has_it_how),
+        cmocka_unit_test(a_look_at_the_signals_has_an_end),
         cmocka_unit_test(a_signal_ends_a_wait),
         cmocka_unit_test(an_agent_that_hangs_does_not_keep_a_wait),
     };

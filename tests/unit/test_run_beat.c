@@ -11,15 +11,15 @@
 
 #include <cmocka.h>
 
-#include "tools/run/beat.h"
+#include "tools/run/guardian.h"
 
 #define NS_PER_MS INT64_C(1000000)
 
 static int passed_on;
 
-void hold_beat(const struct hold *hold)
+void lease_group_beat(const struct lease_group *leases)
 {
-    (void)hold;
+    (void)leases;
     passed_on++;
 }
 
@@ -47,7 +47,7 @@ static struct hf_job_memory *map_by(const char *variable)
 
 static void a_beat_is_passed_on_once(void **state)
 {
-    const struct hold hold = {.count = 1};
+    const struct lease_group leases = {.count = 1};
     struct hf_job_memory *job;
     struct beat beat;
 
@@ -55,21 +55,21 @@ static void a_beat_is_passed_on_once(void **state)
     assert_int_equal(beat_make(&beat, 400 * NS_PER_MS), 0);
     job = map_by("HOLDFAST_BEAT_FD");
     assert_int_equal(job->magic, HF_JOB_MAGIC);
-    assert_int_equal(beat_pass_on(&beat, &hold, 1000), 1000 + 100 * NS_PER_MS);
+    assert_int_equal(beat_pass_on(&beat, &leases, 1000), 1000 + 100 * NS_PER_MS);
     assert_int_equal(passed_on, 0); /* none yet */
     __atomic_fetch_add(&job->beats, 1, __ATOMIC_RELAXED);
-    beat_pass_on(&beat, &hold, 2000);
-    beat_pass_on(&beat, &hold, 3000);
+    beat_pass_on(&beat, &leases, 2000);
+    beat_pass_on(&beat, &leases, 3000);
     assert_int_equal(passed_on, 1);
     __atomic_store_n(&job->beats, 0, __ATOMIC_RELAXED); /* any change will do */
-    beat_pass_on(&beat, &hold, 4000);
+    beat_pass_on(&beat, &leases, 4000);
     assert_int_equal(passed_on, 2);
     munmap(job, sizeof(*job));
 }
 
 static void the_memory_is_found_by_its_path_and_keeps_its_size(void **state)
 {
-    const struct hold over = {.count = 0};
+    const struct lease_group over = {.count = 0};
     struct hf_job_memory *job;
     struct beat beat;
     int fd;
@@ -87,7 +87,7 @@ static void the_memory_is_found_by_its_path_and_keeps_its_size(void **state)
 
 static void without_a_heartbeat_there_is_nothing_to_look_at(void **state)
 {
-    const struct hold hold = {.count = 1};
+    const struct lease_group leases = {.count = 1};
     struct beat beat;
 
     (void)state;
@@ -95,7 +95,7 @@ static void without_a_heartbeat_there_is_nothing_to_look_at(void **state)
     unsetenv("HOLDFAST_BEAT_FD");
     assert_int_equal(beat_make(&beat, 0), 0);
     assert_null(getenv("HOLDFAST_BEAT_FD"));
-    assert_true(beat_pass_on(&beat, &hold, 1000) == INT64_MAX);
+    assert_true(beat_pass_on(&beat, &leases, 1000) == INT64_MAX);
     assert_int_equal(passed_on, 0);
 }
 

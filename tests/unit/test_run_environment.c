@@ -8,34 +8,34 @@
 
 #include <cmocka.h>
 
-#include "tools/run/environment.h"
+#include "tools/run/job.h"
 
 /* Leases made up here: a fence each, and the number of the slot. */
 static struct {
     uint64_t fence;
     int slot;
-} leases[HF_EXCLUSIVE_LEASES];
+} made_up[HF_EXCLUSIVE_LEASES];
 
 uint64_t hf_fence(const hf_lease *lease)
 {
-    return leases[(const char *)lease - (const char *)leases].fence;
+    return made_up[(const char *)lease - (const char *)made_up].fence;
 }
 
 int hf_slot_number(const hf_lease *lease)
 {
-    return leases[(const char *)lease - (const char *)leases].slot;
+    return made_up[(const char *)lease - (const char *)made_up].slot;
 }
 
-static struct hold hold_of(size_t count)
+static struct lease_group leases_of(size_t count)
 {
-    struct hold hold = {.count = count};
+    struct lease_group leases = {.count = count};
 
     for (size_t i = 0; i < count; i++) {
-        leases[i].fence = 100 + i;
-        leases[i].slot = -1;
-        hold.leases[i] = (hf_lease *)((char *)leases + i);
+        made_up[i].fence = 100 + i;
+        made_up[i].slot = -1;
+        leases.lease[i] = (hf_lease *)((char *)made_up + i);
     }
-    return hold;
+    return leases;
 }
 
 static void expect(const char *variable, const char *value)
@@ -61,11 +61,11 @@ static void run_around(void)
 static void of_one_lock_nothing_of_others_is_left(void **state)
 {
     struct run_options wanted = {.names = {"db/migrate"}, .count = 1};
-    struct hold hold = hold_of(1);
+    struct lease_group leases = leases_of(1);
 
     (void)state;
     run_around();
-    environment_set(&wanted, &hold);
+    environment_set(&wanted, &leases);
     expect("HOLDFAST_NAME", "db/migrate");
     expect("HOLDFAST_FENCE", "100");
     expect("HOLDFAST_NAME_2", NULL);
@@ -82,11 +82,11 @@ static void of_one_lock_nothing_of_others_is_left(void **state)
 static void of_a_set_each_has_its_number(void **state)
 {
     struct run_options wanted = {.names = {"c", "a", "b"}, .count = 3, .agent = "mine"};
-    struct hold hold = hold_of(3);
+    struct lease_group leases = leases_of(3);
 
     (void)state;
     run_around();
-    environment_set(&wanted, &hold);
+    environment_set(&wanted, &leases);
     expect("HOLDFAST_NAME", "c"); /* in the order of the command line */
     expect("HOLDFAST_FENCE", "100");
     expect("HOLDFAST_NAME_2", "a");
@@ -100,11 +100,11 @@ static void of_a_set_each_has_its_number(void **state)
 static void of_a_counted_lock_the_slot_is_told(void **state)
 {
     struct run_options wanted = {.names = {"gpu"}, .count = 1, .slots = 4};
-    struct hold hold = hold_of(1);
+    struct lease_group leases = leases_of(1);
 
     (void)state;
-    leases[0].slot = 3;
-    environment_set(&wanted, &hold);
+    made_up[0].slot = 3;
+    environment_set(&wanted, &leases);
     expect("HOLDFAST_NAME", "gpu#3");
     expect("HOLDFAST_SLOT", "3");
     expect("HOLDFAST_SLOTS", "4");
@@ -115,12 +115,12 @@ static void who_shares_has_a_slot_and_who_is_alone_all_fences(void **state)
 {
     struct run_options shared = {.names = {"db"}, .count = 1, .mode = RUN_SHARED};
     struct run_options exclusive = {.names = {"db"}, .count = 1, .mode = RUN_EXCLUSIVE};
-    struct hold one = hold_of(1), all = hold_of(HF_EXCLUSIVE_LEASES);
+    struct lease_group one = leases_of(1), all = leases_of(HF_EXCLUSIVE_LEASES);
     const char *fences;
 
     (void)state;
     run_around();
-    leases[0].slot = 7;
+    made_up[0].slot = 7;
     environment_set(&shared, &one);
     expect("HOLDFAST_MODE", "shared");
     expect("HOLDFAST_NAME", "db#7");
@@ -130,7 +130,7 @@ static void who_shares_has_a_slot_and_who_is_alone_all_fences(void **state)
     expect("HOLDFAST_SLOT_FENCES", NULL);
 
     for (int i = 0; i < HF_SET_MAX; i++)
-        leases[i].slot = i;
+        made_up[i].slot = i;
     environment_set(&exclusive, &all);
     expect("HOLDFAST_MODE", "exclusive");
     expect("HOLDFAST_NAME", "db");

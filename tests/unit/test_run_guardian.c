@@ -1,5 +1,6 @@
 /* What either guardian does, with a lease, a process tree and a control group made up for it: how it kills, when it
  * gives up, and what the agent hears of it. */
+#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -12,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "tools/common/exit_code.h"
+#include "tools/common/args.h"
 #include "tools/run/guardian.h"
 #include "tools/run/say.h"
 
@@ -26,7 +27,7 @@ static struct {
     pid_t tracer;
     unsigned living;          /* as a scan finds it */
     unsigned long long start; /* of the one that is named */
-    int hunts, scans, group_kills, signals[4], signal_count;
+    int hunts, scans, first_kills, group_kills, signals[4], signal_count;
     int state, told_killing, released, release_status, taken_back, told_end, end, code;
     bool killing_told_before_release;
     char said[512];
@@ -72,6 +73,12 @@ bool tree_is_traced(const struct tree *tree, struct tree_traced *ret_traced)
     return fake.traced;
 }
 
+void tree_kill_first(const struct tree *tree, pid_t child)
+{
+    (void)tree;
+    fake.first_kills += child == 55 && fake.group_kills == fake.first_kills;
+}
+
 bool tree_hunt(struct tree *tree, tree_reaped_fn *fn, void *arg)
 {
     (void)tree;
@@ -93,35 +100,35 @@ bool cgroup_is_empty(struct cgroup *cgroup)
     return fake.group_empty;
 }
 
-int64_t hold_valid_until_ns(const struct hold *hold)
+int64_t lease_group_valid_until_ns(const struct lease_group *leases)
 {
-    (void)hold;
+    (void)leases;
     return START_NS;
 }
 
-int hold_state(const struct hold *hold)
+int lease_group_state(const struct lease_group *leases)
 {
-    (void)hold;
+    (void)leases;
     return fake.state;
 }
 
-void hold_begin_killing(const struct hold *hold)
+void lease_group_begin_killing(const struct lease_group *leases)
 {
-    (void)hold;
+    (void)leases;
     fake.told_killing++;
     fake.killing_told_before_release = !fake.released;
 }
 
-int hold_release(struct hold *hold)
+int lease_group_release(struct lease_group *leases)
 {
-    (void)hold;
+    (void)leases;
     fake.released++;
     return fake.release_status;
 }
 
-int hold_once_ended(const struct hold *hold, int64_t period_ms, int end, int code)
+int lease_group_once_ended(const struct lease_group *leases, int64_t period_ms, int end, int code)
 {
-    (void)hold;
+    (void)leases;
     (void)period_ms;
     fake.told_end++;
     fake.end = end;
@@ -129,9 +136,9 @@ int hold_once_ended(const struct hold *hold, int64_t period_ms, int end, int cod
     return HF_OK;
 }
 
-int hold_once_take_back(const struct hold *hold, int64_t period_ms, int64_t before)
+int lease_group_once_take_back(const struct lease_group *leases, int64_t period_ms, int64_t before)
 {
-    (void)hold;
+    (void)leases;
     (void)period_ms;
     (void)before;
     fake.taken_back++;
@@ -192,10 +199,12 @@ static void killing_goes_by_passes(void **state)
     struct guardian g = begin();
 
     (void)state;
+    atomic_store(&shared.job, 55);
     guardian_kill_tree(&g, after_ms(0));
     assert_int_equal(g.kill_since_ns, after_ms(0));
     guardian_kill_tree(&g, after_ms(4)); /* too early for another */
     assert_int_equal(fake.group_kills, 1);
+    assert_int_equal(fake.first_kills, 1); /* before the group */
     assert_int_equal(fake.hunts, 1);
     assert_int_equal(fake.scans, 1); /* the hunt did not reach all */
     guardian_kill_tree(&g, after_ms(5));
@@ -205,6 +214,20 @@ static void killing_goes_by_passes(void **state)
     assert_int_equal(fake.hunts, 3);
     assert_int_equal(fake.scans, 2); /* not needed any more */
     assert_int_equal(fake.said_count, 0);
+}
+
+/* Whatever searches for the tree's processes ends when they must be killed. */
+static void no_search_outlasts_the_kill(void **state)
+{
+    struct guardian g = begin();
+    int64_t ttl_ns = 1000 * NS_PER_MS;
+
+    (void)state;
+    timeline_init(&g.timeline, ttl_ns, 0);
+    assert_int_equal(guardian_judge(&g, START_NS - ttl_ns / 2), TIMELINE_HELD);
+    assert_int_equal(g.tree.until_ns, START_NS - ttl_ns / 10);
+    assert_int_equal(guardian_judge(&g, START_NS - ttl_ns / 5), TIMELINE_STOP);
+    assert_int_equal(g.tree.until_ns, START_NS - ttl_ns / 10);
 }
 
 static void what_does_not_die_is_named_once(void **state)
@@ -328,12 +351,18 @@ static void a_command_that_could_not_run_uses_up_no_period(void **state)
     g.plan = &once;
     atomic_store(&shared.reaped, 1);
     for (int code = 125; code <= 128; code++) {
-        shared.exit_code = code;
+        shared.job_status = code << 8;
         fake.taken_back = fake.told_end = 0;
         guardian_release(&g);
         assert_int_equal(fake.taken_back, code == 126 || code == 127);
         assert_int_equal(fake.told_end, code == 125 || code == 128);
     }
+    /* Its process may be another's to reap. */
+    shared.job_status = -1;
+    atomic_store(&shared.exec_failed, ENOENT);
+    fake.taken_back = 0;
+    guardian_release(&g);
+    assert_int_equal(fake.taken_back, 1);
 }
 
 static void how_the_run_ended_is_told(void **state)
@@ -371,14 +400,43 @@ static void a_run_that_failed_is_taken_back_if_that_is_wanted(void **state)
     g.plan = &retrying;
     atomic_store(&shared.reaped, 1);
     shared.exit_code = 1;
+    shared.job_status = 1 << 8;
     guardian_release(&g);
     assert_int_equal(fake.taken_back, 0);
     retrying.retry_failed = true;
     guardian_release(&g);
     assert_int_equal(fake.taken_back, 1);
-    shared.exit_code = 0;
+    shared.job_status = SIGKILL; /* from elsewhere, as by the kernel for want of memory */
     guardian_release(&g);
-    assert_int_equal(fake.taken_back, 1);
+    assert_int_equal(fake.taken_back, 2);
+    shared.exit_code = shared.job_status = 0;
+    guardian_release(&g);
+    assert_int_equal(fake.taken_back, 2);
+}
+
+/* It may have done all its work. */
+static void a_run_whose_end_proves_no_failure_counts(void **state)
+{
+    static const struct {
+        int code, status, cut_short;
+    } ends[] = {
+        {125, -1, 0}, {126, -1, 0}, {124, 1 << 8, 1}, {125, SIGTERM, 1}, {125, 127 << 8, 1}};
+    struct guardian g = begin();
+    struct guardian_plan retrying = *g.plan;
+
+    (void)state;
+    retrying.once_per_ms = 60000;
+    retrying.retry_failed = true;
+    g.plan = &retrying;
+    atomic_store(&shared.reaped, 1);
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        shared.exit_code = ends[i].code;
+        shared.job_status = ends[i].status;
+        shared.cut_short = ends[i].cut_short;
+        guardian_release(&g);
+        assert_int_equal(fake.taken_back, 0);
+        assert_int_equal(fake.told_end, i + 1);
+    }
 }
 
 static void of_a_job_that_was_not_started_nothing_is_told(void **state)
@@ -482,6 +540,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killing_goes_by_passes),
+        cmocka_unit_test(no_search_outlasts_the_kill),
         cmocka_unit_test(what_does_not_die_is_named_once),
         cmocka_unit_test(what_is_another_each_time_does_not_resist),
         cmocka_unit_test(it_gives_up_late),
@@ -490,6 +549,7 @@ int main(void)
         cmocka_unit_test(a_command_that_could_not_run_uses_up_no_period),
         cmocka_unit_test(how_the_run_ended_is_told),
         cmocka_unit_test(a_run_that_failed_is_taken_back_if_that_is_wanted),
+        cmocka_unit_test(a_run_whose_end_proves_no_failure_counts),
         cmocka_unit_test(of_a_job_that_was_not_started_nothing_is_told),
         cmocka_unit_test(what_the_release_finds_lost_was_not_held),
         cmocka_unit_test(a_release_that_fails_is_told),

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "tools/common/exit_code.h"
+#include "tools/common/args.h"
 #include "tools/run/job.h"
 
 static const struct cgroup no_group = {.parent_fd = -1, .fd = -1, .events_fd = -1};
@@ -104,10 +104,87 @@ static void a_hook_writes_to_stderr(void **state)
     assert_int_equal(run(NULL, true, false, SH("test /proc/self/fd/1 -ef /proc/self/fd/2")), 0);
 }
 
+static void take_a_file_as_input(void)
+{
+    int fd = open("/proc/self/status", O_RDONLY);
+
+    if (dup2(fd, STDIN_FILENO) < 0)
+        _exit(99);
+}
+
+/* What the job reads is not the hook's, though the guardian may still have it. */
+static void a_hook_has_no_input(void **state)
+{
+    (void)state;
+    assert_int_equal(run(take_a_file_as_input, true, false, SH("! grep -q .")), 0);
+    assert_int_equal(run(take_a_file_as_input, false, false, SH("grep -q .")), 0);
+}
+
+/* Files stay open; of what has another end nothing does. */
+static void a_guardian_lets_go_of_what_has_another_end(void **state)
+{
+    int ends[2], kept = dup(STDOUT_FILENO), input = dup(STDIN_FILENO);
+    char byte;
+
+    (void)state;
+    take_a_file_as_input();
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    dup2(ends[1], STDOUT_FILENO);
+    close(ends[1]);
+    streams_look();
+    streams_let_go();
+    assert_int_equal(read(ends[0], &byte, 1), 0);
+    assert_int_equal(read(STDIN_FILENO, &byte, 1), 1);
+    streams_give_up();
+    assert_int_equal(read(STDIN_FILENO, &byte, 1), 0);
+    dup2(kept, STDOUT_FILENO);
+    dup2(input, STDIN_FILENO);
+    close(kept);
+    close(input);
+    close(ends[0]);
+}
+
 static void no_new_privs_is_for_good(void **state)
 {
     (void)state;
     assert_int_equal(run(NULL, false, true, STATUS("^NoNewPrivs:.1")), 0);
+}
+
+/* -1 if it cannot be read. */
+static int own_score(void)
+{
+    FILE *file = fopen("/proc/self/oom_score_adj", "re");
+    int score = -1;
+
+    if (file && fscanf(file, "%d", &score) != 1) /* NOLINT(cert-err34-c): a line of the kernel's */
+        score = -1;
+    return file && fclose(file) == 0 ? score : -1;
+}
+
+static void most_likely_to_be_killed(void)
+{
+    FILE *file = fopen("/proc/self/oom_score_adj", "we");
+
+    if (file && (fputs("900", file) < 0 || fclose(file) != 0))
+        _exit(98);
+}
+
+/* For want of memory, before its guardians. */
+static void the_kernel_kills_the_job_first(void **state)
+{
+    char test[64];
+    int score = own_score();
+
+    (void)state;
+    if (score < 0 || score > 800)
+        skip();
+    snprintf(test, sizeof(test), "test $(cat /proc/self/oom_score_adj) = %d", score + 200);
+    assert_int_equal(run(NULL, false, false, SH(test)), 0);
+    assert_int_equal(run(NULL, true, false, SH(test)), 0);
+    assert_int_equal(own_score(), score);
+    assert_int_equal(run(most_likely_to_be_killed, false, false,
+                         SH("test $(cat /proc/self/oom_score_adj) = 1000")),
+                     0);
 }
 
 int main(void)
@@ -117,7 +194,10 @@ int main(void)
         cmocka_unit_test(an_exec_that_fails_is_told_before_the_end),
         cmocka_unit_test(signals_are_as_the_caller_had_them),
         cmocka_unit_test(a_hook_writes_to_stderr),
+        cmocka_unit_test(a_hook_has_no_input),
+        cmocka_unit_test(a_guardian_lets_go_of_what_has_another_end),
         cmocka_unit_test(no_new_privs_is_for_good),
+        cmocka_unit_test(the_kernel_kills_the_job_first),
     };
 
     failed = mmap(NULL, sizeof(*failed), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

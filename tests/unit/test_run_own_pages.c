@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "tests/support/scratch.h"
-#include "tools/run/own_pages.h"
+#include "tools/run/guardian.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SKIPPED true
@@ -130,6 +130,44 @@ static void without_leave_to_lock_memory_they_are_moved(void **state)
     assert_int_equal(in_a_child(moves), 0);
 }
 
+/* The largest of a program's parts is a library's code. */
+static int moves_small_ones(void)
+{
+    static const struct rlimit none = {0, 0}, some = {1 << 16, RLIM_INFINITY};
+    int all = of_files();
+
+    if (setrlimit(RLIMIT_FSIZE, &some) < 0 || setrlimit(RLIMIT_MEMLOCK, &none) < 0 ||
+        (geteuid() == 0 && setuid(65534) < 0))
+        return 1;
+    own_pages(); /* a write beyond the limit would end this process: SIGXFSZ */
+    if (of_files() == 0 || of_files() >= all)
+        return 2;
+    return goes_on() ? 0 : 3;
+}
+
+static void what_is_larger_than_a_file_may_be_stays(void **state)
+{
+    (void)state;
+    if (SKIPPED)
+        skip();
+    assert_int_equal(in_a_child(moves_small_ones), 0);
+}
+
+static int moves_all_of_them(void)
+{
+    static const struct rlimit some = {2 << 20, 2 << 20}; /* for each, and not for all together */
+
+    return setrlimit(RLIMIT_FSIZE, &some) < 0 ? 9 : moves();
+}
+
+static void a_files_limit_is_for_each_of_them(void **state)
+{
+    (void)state;
+    if (SKIPPED)
+        skip();
+    assert_int_equal(in_a_child(moves_all_of_them), 0);
+}
+
 /* --- groups without an OOM killer ------------------------------------------------------------- */
 
 static char folder[64];
@@ -191,6 +229,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_kernel_keeps_them),
         cmocka_unit_test(without_leave_to_lock_memory_they_are_moved),
+        cmocka_unit_test(what_is_larger_than_a_file_may_be_stays),
+        cmocka_unit_test(a_files_limit_is_for_each_of_them),
         cmocka_unit_test(without_an_oom_killer_they_are_asked_for_at_once),
     };
 

@@ -5,6 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -56,34 +59,84 @@ static void an_ignored_signal_stays_ignored(void **state)
     run_apart(take_and_read);
 }
 
-/* The reader of our words is gone: that is nothing for the job. Somebody else's SIGPIPE is. */
-static int own_pipe_signal(void)
+/* What another process sends, or the kernel for what we did ourselves. */
+static bool is_read(const struct signals *signals, int signal)
 {
     struct signalfd_siginfo info;
-    struct signals signals;
-    int ends[2], status;
-    pid_t child;
+    bool found = false;
 
-    if (signals_take(&signals) < 0 || pipe(ends) < 0)
-        return 1;
-    close(ends[0]);
-    if (write(ends[1], "x", 1) != -1 || signals_next(&signals, &info))
-        return 2;
-    child = fork();
-    if (child == 0)
-        _exit(kill(getppid(), SIGPIPE));
-    if (waitpid(child, &status, 0) != child)
-        return 3;
-    while (signals_next(&signals, &info))
-        if (info.ssi_signo == SIGPIPE)
-            return 0;
-    return 4;
+    while (signals_next(signals, &info))
+        found |= info.ssi_signo == (uint32_t)signal;
+    return found;
 }
 
-static void only_anothers_pipe_signal_is_read(void **state)
+static bool is_read_from_another(const struct signals *signals, int signal)
+{
+    int status;
+    pid_t child = fork();
+
+    if (child == 0)
+        _exit(kill(getppid(), signal));
+    return waitpid(child, &status, 0) == child && is_read(signals, signal);
+}
+
+/* The reader of our words is gone, a file is too large, our time is used up: that is nothing for the job. Somebody else's such signal is. */
+static int own_signals(void)
+{
+    static const struct rlimit small = {1, RLIM_INFINITY};
+    static const int own[] = {SIGPIPE, SIGXFSZ, SIGXCPU};
+    siginfo_t by_kernel = {.si_signo = SIGXCPU, .si_code = SI_KERNEL};
+    struct signals signals;
+    int ends[2], file = memfd_create("own", MFD_CLOEXEC);
+
+    if (file < 0 || setrlimit(RLIMIT_FSIZE, &small) < 0 || signals_take(&signals) < 0 ||
+        pipe(ends) < 0)
+        return 1;
+    close(ends[0]);
+    if (write(ends[1], "x", 1) != -1 || is_read(&signals, SIGPIPE))
+        return 2;
+    if (pwrite(file, "x", 1, 1) != -1 || is_read(&signals, SIGXFSZ))
+        return 3;
+    if (syscall(SYS_rt_sigqueueinfo, getpid(), SIGXCPU, &by_kernel) < 0 ||
+        is_read(&signals, SIGXCPU))
+        return 4;
+    for (int i = 0; i < 3; i++)
+        if (!is_read_from_another(&signals, own[i]))
+            return 5;
+    return 0;
+}
+
+static void only_anothers_signals_are_read(void **state)
 {
     (void)state;
-    run_apart(own_pipe_signal);
+    run_apart(own_signals);
+}
+
+static bool cpu_limit_is(rlim_t soft, rlim_t hard)
+{
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_CPU, &limit) == 0 && limit.rlim_cur == soft && limit.rlim_max == hard;
+}
+
+/* Whoever may raise the hard limit has none. */
+static int take_time(void)
+{
+    const struct rlimit limit = {1000, 2000};
+    struct signals signals;
+
+    if (setrlimit(RLIMIT_CPU, &limit) < 0 || signals_take(&signals) < 0)
+        return 1;
+    if (!cpu_limit_is(2000, 2000) && !cpu_limit_is(RLIM_INFINITY, RLIM_INFINITY))
+        return 2;
+    signals_give_back(&signals);
+    return cpu_limit_is(1000, 2000) ? 0 : 3;
+}
+
+static void the_jobs_processor_time_is_no_limit_of_ours(void **state)
+{
+    (void)state;
+    run_apart(take_time);
 }
 
 /* A fault of our own ends us though its signal is blocked. */
@@ -150,7 +203,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_ignored_signal_stays_ignored),
-        cmocka_unit_test(only_anothers_pipe_signal_is_read),
+        cmocka_unit_test(only_anothers_signals_are_read),
+        cmocka_unit_test(the_jobs_processor_time_is_no_limit_of_ours),
         cmocka_unit_test(a_fault_ends_the_process),
         cmocka_unit_test(the_end_of_a_child_is_heard_of),
         cmocka_unit_test(only_some_signals_end_a_process),

@@ -1,8 +1,7 @@
-/* agent/core/sampling.h: the inequality, against what node_trust.h sees; and how often it is looked. */
+/* agent/core/timing.h: the inequality, against what node_trust.h sees; and how often it is looked. */
 #include "trust_fixture.h"
 
-#include "agent/core/draw.h"
-#include "agent/core/sampling.h"
+#include "agent/core/backoff.h"
 #include "agent/core/timing.h"
 
 static struct sampling of_trip(hf_dur trip)

@@ -69,7 +69,7 @@ static void a_lease_can_be_read_back(void **state)
                                   .pid = 10,
                                   .uid = 11,
                                   .ttl_ms = 12,
-                                  .flags = HF_SLOT_F_RUN,
+                                  .flags = HF_SLOT_F_JOB,
                                   .name_len = sizeof(name),
                                   .note_len = 4,
                                   .comm_len = 3,
@@ -85,7 +85,7 @@ static void a_lease_can_be_read_back(void **state)
     assert_int_equal(view.slot, 2);
     assert_int_equal(view.generation, 9);
     assert_int_equal(view.state, HF_SLOT_HELD);
-    assert_int_equal(view.flags, HF_SLOT_F_RUN);
+    assert_int_equal(view.flags, HF_SLOT_F_JOB);
     assert_int_equal(view.reason, HF_LOSS_NONE);
     assert_int_equal(view.votes, 3);
     assert_int_equal(view.deadline.ns, FIXTURE_DEADLINE.ns);
@@ -145,10 +145,10 @@ static void a_lease_goes_through_its_states(void **state)
     assert_int_equal(hf_text_pool_create(&table, &pool), 0);
     fixture_publish(&table, 0, put_name(pool, "name"), "name", 5, FIXTURE_DEADLINE);
 
-    hf_slot_mark(slot, HF_SLOT_LATE, HF_SLOT_F_RUN, HF_LOSS_NONE);
+    hf_slot_mark(slot, HF_SLOT_LATE, HF_SLOT_F_JOB, HF_LOSS_NONE);
     assert_int_equal(hf_slot_read(&table, 0, &view), 0);
     assert_int_equal(view.state, HF_SLOT_LATE);
-    assert_int_equal(view.flags, HF_SLOT_F_RUN);
+    assert_int_equal(view.flags, HF_SLOT_F_JOB);
     assert_int_equal(view.votes, 2);
     assert_true(hf_check_holds(atomic_load(&slot->check), 5, (hf_time){0}));
 
@@ -287,7 +287,7 @@ static bool is_whole(const struct hf_slot_view *view)
            (view->state == HF_SLOT_ENDED) == (view->deadline.ns == 0);
 }
 
-static void *read_slot(void *arg)
+static void *slot_read(void *arg)
 {
     struct race *race = arg;
 
@@ -324,7 +324,7 @@ static void readers_see_whole_leases_only(void **state)
     }
     assert_int_equal(pthread_create(&writer, NULL, write_slot, &race), 0);
     for (size_t i = 0; i < HF_LENGTH(readers); i++)
-        assert_int_equal(pthread_create(&readers[i], NULL, read_slot, &race), 0);
+        assert_int_equal(pthread_create(&readers[i], NULL, slot_read, &race), 0);
     for (int slices = 0; slices < 100 && (slices < 5 || atomic_load(&race.reads) < 1000); slices++)
         usleep(100000);
     atomic_store(&race.stop, true);

@@ -1,7 +1,7 @@
 /* shm/table.h: making, taking over and opening the object, its node rows and counters. */
 #include "table_fixture.h"
 
-#include "shm/drained.h"
+#include "shm/table_notes.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -680,6 +680,8 @@ static void a_table_of_a_living_agent_is_refused_whatever_it_is(void **state)
     f.spec.dir = "/run/elsewhere/one";
     assert_int_equal(create(&f, &old, &warm), 0);
     assert_true(hf_table_find_living(f.name, geteuid(), &living));
+    assert_true(hf_table_may_live(f.name, geteuid()));
+    assert_false(hf_table_may_live(f.name, geteuid() + 1));
     assert_int_equal(living.pid, getpid());
     assert_string_equal(living.dir, "/run/elsewhere/one");
     for (int how = 0; how < 2; how++) {
@@ -692,9 +694,11 @@ static void a_table_of_a_living_agent_is_refused_whatever_it_is(void **state)
     }
     f.spec.fresh = false;
     hf_table_close(&old);
+    assert_false(hf_table_may_live(f.name, geteuid()));
     reader = shm_open(f.name, O_RDONLY | O_CLOEXEC, 0);
     assert_int_equal(fcntl(reader, F_OFD_SETLK, &readers), 0);
     assert_false(hf_table_find_living(f.name, geteuid(), &living));
+    assert_true(hf_table_may_live(f.name, geteuid())); /* an agent would not have got its lock */
     assert_int_equal(create(&f, &table, &warm), 0);
     assert_true(warm);
     close(reader);

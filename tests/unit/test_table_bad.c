@@ -10,8 +10,7 @@
 #include "shm/compiler.h"
 #include "shm/history.h"
 #include "shm/index.h"
-#include "shm/index_probe.h"
-#include "shm/words.h"
+#include "shm/row.h"
 
 /* --- squatted names --------------------------------------------------------------------------- */
 

@@ -1,4 +1,4 @@
-/* shm/table_copy.c: a table whose owner is not trusted. */
+/* shm/table_open.c: a table whose owner is not trusted. */
 #include "table_fixture.h"
 
 #include <inttypes.h>

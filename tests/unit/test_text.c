@@ -8,7 +8,6 @@
 
 #include <cmocka.h>
 
-#include "tools/common/conflict.h"
 #include "tools/common/text.h"
 
 static void escapes(void **state)

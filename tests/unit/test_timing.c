@@ -1,7 +1,7 @@
 /* agent/core/timing.h: every derived time, and the combinations that are refused. */
 #include "core_fixture.h"
 
-#include "agent/core/draw.h"
+#include "agent/core/backoff.h"
 
 #define DAY_MS INT64_C(86400000)
 

@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 
-#include "tools/common/exit_code.h"
+#include "tools/common/args.h"
 #include "tools/reader/reader_args.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))

@@ -9,12 +9,11 @@
 #include <sys/wait.h>
 
 #include "tests/support/scratch.h"
-#include "tools/common/exit_code.h"
-#include "tools/doctor/doctor_looks.h"
+#include "tools/common/args.h"
+#include "tools/doctor/doctor_internal.h"
 #include "tools/reader/fleet_told.h"
-#include "tools/show/show.h"
-#include "tools/show/show_fleet.h"
-#include "tools/show/show_node.h"
+#include "tools/commands.h"
+#include "tools/show/show_internal.h"
 
 #define NAME "3f2a91c00123456789abcdef0123456789abcdef"
 #define RECORD                                                                                     \
@@ -150,7 +149,7 @@ static void test_for_people(void **state)
         "fleet     3f2a91c0 version 1, complete, since 2026-11-22T10:12:33Z by uid 70 on far host\n"
         "record    5c1e22aa: ttl_max 1m0s, 3 nodes, 2 are needed\n"
         "\n"
-        "NODE  SEAT           THIS NODE SAYS          COUNTS\n"
+        "NODE  ADDRESS        THIS NODE SAYS          COUNTS\n"
         "a     10.0.0.5:6379  this record             yes\n"
         "b     10.0.0.7:6379  no record               no\n"
         "c     10.0.0.8:6379  not configured here     no\n"
@@ -160,8 +159,8 @@ static void test_for_people(void **state)
     text = shown(NONE);
     assert_string_equal(text, "fleet     none: this agent has no complete record of its fleet\n"
                               "\n"
-                              "NODE  SEAT  THIS NODE SAYS          COUNTS\n"
-                              "a     -     nothing yet             no\n"
+                              "NODE  ADDRESS  THIS NODE SAYS          COUNTS\n"
+                              "a     -        nothing yet             no\n"
                               "waits: b and c are not up\n");
     free(text);
     text = shown("fleet 1\nknown no\nend\n");
@@ -237,7 +236,7 @@ static void test_as_json(void **state)
     node = json_array_get(json_object_get(document, "nodes"), 1);
     assert_string_equal(text_of(node, "id"), "b");
     assert_string_equal(text_of(node, "says"), "none");
-    assert_string_equal(text_of(node, "seat"), "10.0.0.7:6379");
+    assert_string_equal(text_of(node, "address"), "10.0.0.7:6379");
     assert_string_equal(text_of(node, "configured"), "10.0.0.9:6379");
     assert_true(json_is_null(json_object_get(node, "connected")));
     assert_true(json_is_false(json_object_get(node, "counts")));
@@ -316,7 +315,7 @@ static void test_status_and_nodes_say_it_by_flags(void **state)
     text = fixture_capture_end(saved);
     assert_has(text,
                "it has no record of the fleet, so its answers do not count; the fleet has it at");
-    assert_has(text, "it is not at its seat, so its answers do not count\n");
+    assert_has(text, "it is not at its fleet address, so its answers do not count\n");
     free(text);
 
     saved = fixture_capture_begin();
@@ -525,7 +524,7 @@ static void test_doctor(void **state)
     finds(RECORD "seat d /run/redis\nend\n", 1, 0, "d is at /run/redis");
 }
 
-/* (!) as= behind the address of the server that has left would make that one a node of this host alone. */
+/* (!) fleet_address= behind the address of the server that has left would make that one a node of this host alone. */
 static void test_doctor_vouches_for_no_server_that_left(void **state)
 {
     static const char as[] =
@@ -535,11 +534,11 @@ static void test_doctor_vouches_for_no_server_that_left(void **state)
     char *text = examined(WELL, 0, 0, &doctor);
 
     (void)state;
-    assert_lacks(text, "as=");
+    assert_lacks(text, "fleet_address=");
     free(text);
     text = examined(as, 0, 0, &doctor);
     assert_has(text, "> let /run/to-b lead to the server at 10.0.0.7:6379 first; only then "
-                     "configure b=/run/to-b,as=10.0.0.7:6379\n");
+                     "configure b=/run/to-b,fleet_address=10.0.0.7:6379\n");
     assert_lacks(text, "b=10.0.0.9");
     free(text);
 }

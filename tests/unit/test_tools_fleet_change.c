@@ -12,9 +12,9 @@
 #include "agent/core/timing.h"
 #include "shm/compiler.h"
 #include "tests/support/scratch.h"
-#include "tools/ask/ask.h"
-#include "tools/ask/fleet_operand.h"
-#include "tools/common/exit_code.h"
+#include "tools/commands.h"
+#include "tools/control/control_internal.h"
+#include "tools/common/args.h"
 #include "tools/reader/fleet_told.h"
 
 #define HEAD(version, state)                                                                       \
@@ -240,14 +240,15 @@ static void test_requests(void **state)
 
     (void)state;
     asks(MOVE, "fleet-change move b 10.0.0.9:1\n");
-    asks(WORDS("move", "--gone", "b=10.0.0.9:1"), "fleet-change move b 10.0.0.9:1 gone\n");
+    asks(WORDS("move", "--old-server-dead", "b=10.0.0.9:1"),
+         "fleet-change move b 10.0.0.9:1 gone\n");
     asks(WORDS("add", "b-2_.C=/a=b"), "fleet-change add b-2_.C /a=b\n");
     asks(WORDS("move", "two words=/a=b"), "fleet-change move two\\x20words /a=b\n");
     asks(WORDS("remove", "10.0.0.6:1"), "fleet-change remove 10.0.0.6:1\n");
     asks(WORDS("remove", "c"), "fleet-change remove c\n");
-    asks(WORDS("remove", "c", "--gone"), "fleet-change remove c gone\n");
+    asks(WORDS("remove", "c", "--old-server-dead"), "fleet-change remove c gone\n");
     asks(WORDS("ttl-max", "2m", "--yes"), "fleet-change ttl-max 120000\n");
-    asks(WORDS("resume", "--gone", "b"), "fleet-change gone b\n");
+    asks(WORDS("mark-dead", "b"), "fleet-change gone b\n");
 
     memset(wide, '\xfe', sizeof(wide) - 1);
     wide[HF_NODE_TEXT_MAX] = '=';
@@ -264,16 +265,16 @@ static void test_what_is_no_change(void **state)
         {"move", "b"},
         {"move", "b="},
         {"move", "=x"},
-        {"add", "b=x", "--gone"},
+        {"add", "b=x", "--old-server-dead"},
         {"remove"},
         {"remove", "b", "c"},
-        {"resume", "b"},
+        {"mark-dead", "b", "--old-server-dead"},
         {"ttl-max", "soon"},
         {"abort", "b"},
         {"abort", "--yes"},
-        {"confirm", "--gone", "--yes"},
+        {"confirm", "--old-server-dead", "--yes"},
         {"move", "b=x", "--yes"},
-        {"ttl-max", "60s", "--gone"},
+        {"ttl-max", "60s", "--old-server-dead"},
         {"remove", "b", "--no-wait", "--timeout=3"},
         {"remove", "b", "--json"},
     };
@@ -322,7 +323,7 @@ static void test_what_is_said_of_it(void **state)
         {{"remove", ""}, "'' is none"},
         {{"remove", "\x1b[2J"}, "'\\x1b[2J' has bytes that no id has"},
         {{"remove", wide}, "give a shorter id: it has 128 bytes, and 127 are the most"},
-        {{"resume", "--gone"}, "give ID behind resume"},
+        {{"mark-dead"}, "give ID behind mark-dead"},
     };
 
     (void)state;
@@ -441,7 +442,7 @@ static void test_taken_and_not_gone_by(void **state)
 
 static void test_resume(void **state)
 {
-    const char *const *words = WORDS("resume", "--gone", "b");
+    const char *const *words = WORDS("mark-dead", "b");
 
     (void)state;
     assert_int_equal(
@@ -462,7 +463,7 @@ static void test_abort(void **state)
     says("version 3: the fleet gets back what it was before the change");
     says("version 3 is complete and settled: the fleet is as it was before the change");
     says("do not start the old server again");
-    assert_int_equal(with(WORDS("abort", "--gone", "--timeout", "5s"),
+    assert_int_equal(with(WORDS("abort", "--old-server-dead", "--timeout", "5s"),
                           WORDS(CHANGING, "begun 3 62200 3 -\n", CHANGING, LATER_ONE)),
                      EXIT_BUSY);
     says("another operator's change came first");

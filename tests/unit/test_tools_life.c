@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "tools/common/process.h"
 #include "tools/reader/life.h"
@@ -155,6 +156,32 @@ static void test_one_thread_hangs(void **state)
     reader_close(&reader);
 }
 
+/* Anybody can write such a table, and give it the number of any process. */
+static void a_sign_of_life_ahead_of_the_clock_is_none(void **state)
+{
+    struct reader reader = fixture_reader(4);
+    struct life life;
+
+    (void)state;
+    atomic_store(&reader.table.header->started_ns, fixture_now().ns + 120 * HF_NS_PER_SEC);
+    reader.table.header->pid = (uint32_t)getpid();
+    fixture_beat(&reader.table, -10000);
+    assert_false(life_look(&reader.table, 0, &life)); /* nothing to wait for */
+    assert_int_equal(life.process, LIFE_PROCESS_GONE);
+    assert_int_equal(life.verdict, LIFE_DEAD);
+    assert_int_equal(life.last_ms, -1);
+    for (int i = 0; i < LIFE_THREADS; i++)
+        assert_int_equal(life.age_ms[i], -1);
+    fixture_beat(&reader.table, 10);
+    atomic_store(&reader.table.header->main_beat_ns, INT64_MAX); /* the others count */
+    atomic_store(&reader.table.header->renewal_beat_ns, INT64_MIN);
+    assert_true(life_look(&reader.table, 0, &life));
+    assert_in_range(life.last_ms, 0, 5000);
+    assert_int_equal(life.age_ms[LIFE_MAIN], -1);
+    assert_int_equal(life.age_ms[LIFE_RENEWAL], -1);
+    reader_close(&reader);
+}
+
 static void test_no_beat_at_all(void **state)
 {
     struct reader reader = fixture_reader(4);
@@ -235,6 +262,16 @@ static void test_ancestors(void **state)
     assert_int_equal(process_read(child, &process), -1);
 }
 
+static void a_process_has_its_user(void **state)
+{
+    uid_t uid;
+
+    (void)state;
+    assert_int_equal(process_user(getpid(), &uid), 0);
+    assert_int_equal(uid, geteuid());
+    assert_int_equal(process_user(-1, &uid), -1);
+}
+
 static void test_descriptor_limit(void **state)
 {
     struct rlimit limit;
@@ -260,17 +297,31 @@ static void the_table_of_a_dead_agent_tells_of_no_present(void **state)
     assert_string_equal(life_when(text, sizeof(text), &life), "never");
 }
 
+static void pids_of_another_namespace_are_not_compared(void **state)
+{
+    struct stat st;
+
+    (void)state;
+    assert_int_equal(stat("/proc/self/ns/pid", &st), 0);
+    assert_true(process_pids_are_of(st.st_ino));
+    assert_false(process_pids_are_of(st.st_ino + 1));
+    assert_false(process_pids_are_of(0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pids_of_another_namespace_are_not_compared),
         cmocka_unit_test(test_verdict),
         cmocka_unit_test(test_sentence),
         cmocka_unit_test(test_running_stopped_killed),
         cmocka_unit_test(test_number_used_again),
         cmocka_unit_test(test_one_thread_hangs),
+        cmocka_unit_test(a_sign_of_life_ahead_of_the_clock_is_none),
         cmocka_unit_test(test_no_beat_at_all),
         cmocka_unit_test(test_in_another_pid_namespace),
         cmocka_unit_test(test_ancestors),
+        cmocka_unit_test(a_process_has_its_user),
         cmocka_unit_test(test_descriptor_limit),
         cmocka_unit_test(the_table_of_a_dead_agent_tells_of_no_present),
     };

@@ -1,11 +1,9 @@
 /* Contract. What the reading subcommands print: lines for people, and JSON. */
 #include "reader_fixture.h"
 
-#include "shm/loss.h"
-#include "tools/output/format.h"
+#include "shm/wordings.h"
 #include "tools/output/words.h"
-#include "tools/show/show_lease.h"
-#include "tools/show/show_node.h"
+#include "tools/show/show_internal.h"
 
 static struct hf_text_pool *pool;
 

@@ -1,9 +1,9 @@
-/* tools/top/top_frame.h: what a frame of the live view looks like, at any size and whatever the names are. */
+/* tools/top/top_internal.h: what a frame of the live view looks like, at any size and whatever the names are. */
 #include "reader_fixture.h"
 
 #include "shm/history.h"
 #include "shm/waiters.h"
-#include "tools/top/top_frame.h"
+#include "tools/top/top_internal.h"
 
 #define WALL_MS INT64_C(1795521600000) /* 2026-11-24T12:00:00Z */
 

@@ -613,6 +613,7 @@ static void blind_daemons(void)
     for (int i = 0; i < 3; i++)
         CHECK(read(ready[0], &byte, 1) == 1);
     CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    tree.pid_max = 2; /* as if their numbers were far from ours: none is near */
     for (int i = 0; i < 50 && !tree_hunt(&tree, ignore, NULL); i++)
         ;
     CHECK(waitpid(-1, &status, WNOHANG) < 0 && errno == ECHILD);
@@ -645,7 +646,38 @@ static void own_group(void)
     tree_free(&tree);
 }
 
+/* With its group, and without a new descriptor; a number that is no child's may be anybody's. */
+static void killed_first(void)
+{
+    const struct rlimit none = {0};
+    struct tree tree;
+    pid_t leader, *below;
+
+    below = mmap(NULL, sizeof(*below), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(below != MAP_FAILED && tree_init(&tree, 0) == 0);
+    if ((leader = fork()) == 0) {
+        setpgid(0, 0);
+        if ((*below = fork()) == 0)
+            sleep_for_ever();
+        sleep_for_ever();
+    }
+    wait_for_living(&tree, 2);
+    tree_kill_first(&tree, 0);
+    tree_kill_first(&tree, *below);
+    tree_kill_first(&tree, getpid());
+    nap();
+    CHECK(count_living(&tree) == 2);
+    tree.group = leader;
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    tree_kill_first(&tree, leader);
+    CHECK(waitpid(leader, NULL, 0) == leader &&
+          waitpid(-1, NULL, 0) > 0); /* its child is ours now */
+    CHECK(waitpid(-1, NULL, 0) < 0 && errno == ECHILD);
+    tree_free(&tree);
+}
+
 APART(empty_tree)
+APART(killed_first)
 APART(left_alone)
 APART(traced)
 APART(many_left_alone)
@@ -668,25 +700,16 @@ APART(unreaped)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(empty_tree_test),
-        cmocka_unit_test(daemonised_test),
-        cmocka_unit_test(nested_subreaper_test),
-        cmocka_unit_test(stopped_test),
-        cmocka_unit_test(leader_ended_test),
-        cmocka_unit_test(zombie_is_dead_test),
-        cmocka_unit_test(strange_names_test),
-        cmocka_unit_test(spared_test),
-        cmocka_unit_test(forking_test),
-        cmocka_unit_test(hunted_test),
-        cmocka_unit_test(unreaped_test),
-        cmocka_unit_test(left_alone_test),
-        cmocka_unit_test(blind_test),
-        cmocka_unit_test(blind_daemons_test),
-        cmocka_unit_test(own_group_test),
-        cmocka_unit_test(stopped_is_told_test),
-        cmocka_unit_test(some_at_a_time_test),
-        cmocka_unit_test(many_left_alone_test),
-        cmocka_unit_test(traced_test),
+        cmocka_unit_test(empty_tree_test),      cmocka_unit_test(killed_first_test),
+        cmocka_unit_test(daemonised_test),      cmocka_unit_test(nested_subreaper_test),
+        cmocka_unit_test(stopped_test),         cmocka_unit_test(leader_ended_test),
+        cmocka_unit_test(zombie_is_dead_test),  cmocka_unit_test(strange_names_test),
+        cmocka_unit_test(spared_test),          cmocka_unit_test(forking_test),
+        cmocka_unit_test(hunted_test),          cmocka_unit_test(unreaped_test),
+        cmocka_unit_test(left_alone_test),      cmocka_unit_test(blind_test),
+        cmocka_unit_test(blind_daemons_test),   cmocka_unit_test(own_group_test),
+        cmocka_unit_test(stopped_is_told_test), cmocka_unit_test(some_at_a_time_test),
+        cmocka_unit_test(many_left_alone_test), cmocka_unit_test(traced_test),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

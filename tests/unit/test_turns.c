@@ -1,7 +1,7 @@
-/* agent/core/turns.h: whose turn it is, and how many commands a second. */
+/* agent/core/share.h: whose turn it is, and how many commands a second. */
 #include "core_fixture.h"
 
-#include "agent/core/turns.h"
+#include "agent/core/share.h"
 
 #define USERS 3
 #define WANTS 1000

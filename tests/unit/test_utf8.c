@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "shm/utf8.h"
+#include "shm/text.h"
 
 static void each_length_is_read(void **state)
 {

@@ -1,7 +1,7 @@
-/* agent/core/validity.h: the q-th largest d. */
+/* agent/core/timing.h: the q-th largest d. */
 #include "core_fixture.h"
 
-#include "agent/core/validity.h"
+#include "agent/core/timing.h"
 
 static int64_t qth(int count, int q, const int64_t *ns)
 {

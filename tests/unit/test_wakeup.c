@@ -122,6 +122,33 @@ TEST(a_node_is_queried_no_more_than_twenty_times_a_second)
 
 /* --- time alone ------------------------------------------------------------------------------- */
 
+/* (!) Of three that have to tell one never does, though it says so: else nothing but ten seconds helps. */
+TEST(who_is_told_by_too_few_again_and_again_polls)
+{
+    struct wakeup w;
+    hf_time now = at(0);
+    int64_t ms;
+
+    wakeup_init(&w, 5, 3);
+    wakeup_round(&w);
+    for (int i = 0; i < 5; i++)
+        wakeup_held(&w, i, PTTL_MS, true, at(0), at(0));
+    wakeup_lost(&w, 0, false, hf_ns(200000), HALF, at(0));
+    for (ms = 100; ms < 9000 && step(&w, now) != WAKEUP_POLL; ms += 10) {
+        now = at(ms * MS);
+        for (int i = 0; i < 2; i++)
+            wakeup_told(&w, i, at((ms - 5) * MS));
+        for (uint32_t nodes = wakeup_next(&w, 31, now).nodes, i = 0; i < 5; i++) {
+            if (!(nodes >> i & 1))
+                continue;
+            wakeup_query(&w, (int)i, now);
+            wakeup_held(&w, (int)i, PTTL_MS, true, now, now);
+        }
+        wakeup_rest(&w, HALF, now);
+    }
+    assert_in_range(ms, 300, 2000);
+}
+
 TEST(who_is_told_sleeps_until_the_keys_of_a_quorum_expire)
 {
     struct wakeup w = held_elsewhere(PTTL_MS, true);
@@ -361,6 +388,7 @@ int main(void)
         cmocka_unit_test(a_query_that_finds_it_free_counts),
         cmocka_unit_test(a_notice_of_after_the_command_was_sent_outlives_its_answer),
         cmocka_unit_test(a_node_is_queried_no_more_than_twenty_times_a_second),
+        cmocka_unit_test(who_is_told_by_too_few_again_and_again_polls),
         cmocka_unit_test(who_is_told_sleeps_until_the_keys_of_a_quorum_expire),
         cmocka_unit_test(nobody_sleeps_for_longer_than_ten_seconds),
         cmocka_unit_test(who_is_not_told_polls),

@@ -1,7 +1,7 @@
 /* Fairness: processes of several agents that acquire one lock all the time, and hold it for a moment. Each sleeps in
  * hf_acquire() while it waits. A turn is the wall time divided by the grants; with W processes a wait of W turns is
  * fair. Waits that the end cuts off count as far as they came: who never got the lock has waited longest. */
-#include "tools/bench/bench.h"
+#include "tools/bench/measure.h"
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -14,8 +14,6 @@
 #include <unistd.h>
 
 #include "libclient/holdfast.h"
-#include "tools/bench/measure.h"
-#include "tools/bench/share.h"
 
 #define CROWD_MAX  1024
 #define AGENTS_MAX 16

@@ -87,7 +87,7 @@ class Fleet:
         for i, address in enumerate(self.addresses):
             args += ["--node", f"n{i}=unix:{address}" if address.startswith("/") else f"n{i}=127.0.0.1:{address}"]
             if name in self.away:
-                args[-1] = f"n{i}=127.0.0.1:{self.away[name][i]},as=127.0.0.1:{address}"
+                args[-1] = f"n{i}=127.0.0.1:{self.away[name][i]},fleet_address=127.0.0.1:{address}"
         log = self.log_of(name)
         with log.open("a") as stderr:
             before = stderr.tell()

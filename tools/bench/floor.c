@@ -2,7 +2,7 @@
  * connections and poll() can be. "plain" is SET NX PX and the token-checked DEL, with no fence, no
  * deadline and no sentinel; "scripts" runs the scripts that ship. NODE is a port on 127.0.0.1 or
  * the path of a unix socket. Keys expire by their TTL. */
-#include "tools/bench/bench.h"
+#include "tools/bench/measure.h"
 
 #include <fcntl.h>
 #include <hiredis/hiredis.h>
@@ -18,9 +18,6 @@
 #include <unistd.h>
 
 #include "agent/scripts.h"
-#include "tools/bench/library.h"
-#include "tools/bench/measure.h"
-#include "tools/bench/uring.h"
 
 #define NODES_MAX 9
 #define KEY_SIZE  (LIBRARY_NAME_LEN + 1)

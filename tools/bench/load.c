@@ -2,7 +2,7 @@
  * each, with the core that ships deciding what is renewed when and together (agent/core/phases.h,
  * cohorts.h, pace.h, timing.h, backoff.h), and a node that runs one script after the other. All nodes of a
  * quorum carry the same. Nothing is measured here: the cost of a script on a node is given. */
-#include "tools/bench/bench.h"
+#include "tools/bench/measure.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,11 +12,8 @@
 
 #include "agent/core/backoff.h"
 #include "agent/core/cohorts.h"
-#include "agent/core/draw.h"
-#include "agent/core/pace.h"
 #include "agent/core/phases.h"
 #include "shm/compiler.h"
-#include "tools/bench/measure.h"
 
 #define HALF_TRIP   hf_us(100) /* to the node or back */
 #define SLICE       hf_ms(100) /* the unit in which loads are compared */

@@ -1,5 +1,5 @@
 /* bench: the table of measurements. */
-#include "tools/bench/bench.h"
+#include "tools/bench/measure.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Throughput of many clients of one agent: each is a process, or (with --sets) one process takes so many locks with
  * one call. Each cycle locks names of its own and unlocks them. */
-#include "tools/bench/bench.h"
+#include "tools/bench/measure.h"
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -12,10 +12,6 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "tools/bench/library.h"
-#include "tools/bench/measure.h"
-#include "tools/bench/share.h"
 
 #define CLIENTS_MAX 8192
 #define SAMPLES_MAX 1024 /* of one process, the last ones */

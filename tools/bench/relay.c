@@ -1,6 +1,6 @@
 /* A relay that stands between clients and nodes as a network would: every byte comes through, each so much later. One thread;
  * what it costs is in the times of whoever asks through it, so a figure is read beside another that was taken through it, too. */
-#include "tools/bench/bench.h"
+#include "tools/bench/measure.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -16,8 +16,6 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "tools/bench/measure.h"
 
 #define LISTENERS_MAX 9
 #define PIPES_MAX     512 /* two for a connection */

@@ -1,5 +1,5 @@
 /* Shared and exclusive locks: what each costs beside a plain one, and how long both kinds wait for each other. */
-#include "tools/bench/bench.h"
+#include "tools/bench/measure.h"
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -11,10 +11,6 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "tools/bench/library.h"
-#include "tools/bench/measure.h"
-#include "tools/bench/share.h"
 
 #define MEMBERS_MAX    512
 #define SAMPLES_MAX    16384 /* of one process, the last ones */

@@ -1,7 +1,7 @@
 /* Reading a table of many leases: the holder's check of a random one, and the look-up of a random name, in turns with
  * clock reads and with random cache lines of the same memory. The program makes the table, with the code that agents
  * use; there is no agent. */
-#include "tools/bench/bench.h"
+#include "tools/bench/measure.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -16,8 +16,6 @@
 
 #include "shm/index.h"
 #include "libclient/holdfast_admin.h"
-#include "tools/bench/library.h"
-#include "tools/bench/measure.h"
 
 #define TURNS        11
 #define HANDLE_BYTES 192 /* of the library's struct around a hf_lease, rounded up to lines */

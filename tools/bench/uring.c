@@ -1,4 +1,4 @@
-#include "tools/bench/uring.h"
+#include "tools/bench/measure.h"
 
 #include <errno.h>
 #include <linux/io_uring.h>
@@ -10,8 +10,6 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include "tools/bench/measure.h"
 
 #define ENTRIES 64
 #define SENT    UINT64_MAX /* the tag of a send */

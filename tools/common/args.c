@@ -8,8 +8,7 @@
 #include <string.h>
 
 #include "libclient/holdfast.h"
-#include "shm/duration.h"
-#include "tools/common/exit_code.h"
+#include "shm/nstime.h"
 #include "tools/common/text.h"
 
 #define DURATION_MAX_MS (INT64_C(100) * 366 * 24 * 3600 * 1000)
@@ -118,4 +117,38 @@ int args_only_name(int argc, char **argv, const char **ret_name)
 int args_none(int argc, char **argv)
 {
     return optind < argc ? args_unexpected(argv, argv[optind]) : EXIT_OK;
+}
+
+/* --- exit codes ------------------------------------------------------------------------------- */
+
+int exit_code_of(int status)
+{
+    switch (status) {
+    case HF_OK:
+        return EXIT_OK;
+    case HF_EINVAL:
+    case HF_ENAME:
+    case HF_ETTL:
+        return EXIT_USAGE;
+    case HF_EPERM:
+        return EXIT_DENIED;
+    case HF_EBUSY:
+    case HF_ETIMEDOUT:
+        return EXIT_BUSY;
+    case HF_ENOAGENT:
+    case HF_ESHUTDOWN:
+    case HF_ENOQUORUM:
+    case HF_EFULL:
+    case HF_ELIMIT:
+    case HF_EDRAINED:
+        return EXIT_UNAVAILABLE;
+    case HF_EFLEET:
+        return EXIT_CONFIG;
+    case HF_ENOTHELD:
+        return EXIT_NOT_HELD;
+    case HF_ELOST:
+        return EXIT_LOST;
+    default:
+        return EXIT_FAILED;
+    }
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define NS_PER_SEC INT64_C(1000000000)
@@ -72,6 +73,29 @@ int process_read(pid_t pid, struct process *ret_process)
                     (int64_t)(stat.start % (unsigned long)ticks) * (NS_PER_SEC / ticks),
     };
     return 0;
+}
+
+int process_user(pid_t pid, uid_t *ret_uid)
+{
+    char text[4096], *line, *end;
+    unsigned long uid;
+
+    if (process_read_text(-1, pid, "status", text, sizeof(text)) < 0 ||
+        !(line = strstr(text, "\nUid:\t")) || !(line = strchr(line + 6, '\t')))
+        return -1;
+    uid = strtoul(line, &end, 10); /* the real one comes before it */
+    *ret_uid = (uid_t)uid;
+    return end != line ? 0 : -1;
+}
+
+bool process_pids_are_of(uint64_t pidns_inode)
+{
+    char self[16] = "", own[16];
+    struct stat st;
+
+    snprintf(own, sizeof(own), "%d", (int)getpid());
+    return stat("/proc/self/ns/pid", &st) == 0 && st.st_ino == pidns_inode &&
+           readlink("/proc/self", self, sizeof(self) - 1) > 0 && strcmp(self, own) == 0;
 }
 
 bool process_descends(pid_t pid, pid_t ancestor, int64_t start_before_ns)

@@ -32,6 +32,13 @@ int process_stat(int proc, pid_t pid, struct process_stat *ret_stat);
 /* 0, or -1: no such process, or /proc cannot be read. */
 int process_read(pid_t pid, struct process *ret_process);
 
+/* The effective uid of a process. 0, or -1: as above. */
+int process_user(pid_t pid, uid_t *ret_uid);
+
+/* Whether pids of the PID namespace with this inode (of /proc/PID/ns/pid) are those of this process and of the /proc that it reads.
+ * False where /proc cannot tell. */
+bool process_pids_are_of(uint64_t pidns_inode);
+
 /* Whether `ancestor` is `pid`, its parent, and so on up; `start_before_ns`: an ancestor that
  * started later is another process with a reused pid. */
 bool process_descends(pid_t pid, pid_t ancestor, int64_t start_before_ns);

@@ -112,3 +112,13 @@ enum since_verdict since_read(const char *text, int64_t now_wall_ms, int64_t *re
     *ret_wall_ms = at_ms;
     return SINCE_OK;
 }
+
+/* --- now -------------------------------------------------------------------------------------- */
+
+int64_t wall_now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
+}

@@ -19,4 +19,9 @@ enum since_verdict {
  * between. With a 'Z' behind it it is UTC, else local time. `ret_wall_ms` (Unix time) is written only for SINCE_OK. */
 enum since_verdict since_read(const char *text, int64_t now_wall_ms, int64_t *ret_wall_ms);
 
+/* The time of day, for people only: decisions use CLOCK_BOOTTIME. */
+
+/* Unix time in milliseconds. */
+int64_t wall_now_ms(void);
+
 #endif

@@ -3,6 +3,8 @@
 #include <inttypes.h>
 #include <langinfo.h>
 #include <locale.h>
+#include <pwd.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,8 +12,7 @@
 #include <unistd.h>
 #include <wchar.h>
 
-#include "shm/escape.h"
-#include "shm/utf8.h"
+#include "shm/text.h"
 
 static bool has_utf8;
 
@@ -152,5 +153,132 @@ const char *text_instant(char *out, size_t size, int64_t wall_ms)
     text_wall(seconds, sizeof(seconds), wall_ms);
     seconds[strcspn(seconds, "Z")] = '\0';
     snprintf(out, size, "%s.%03dZ", seconds, (int)(wall_ms % 1000));
+    return out;
+}
+
+/* --- the last run of a job that runs once in a period ----------------------------------------- */
+
+const char *once_run_end(int end)
+{
+    switch (end) {
+    case HF_ONCE_EXITED:
+        return "exited";
+    case HF_ONCE_KILLED:
+        return "killed";
+    case HF_ONCE_LOST:
+        return "lost";
+    default:
+        return "unknown";
+    }
+}
+
+static const char *text_run_ended(char *out, size_t size, const struct hf_once_info *info)
+{
+    switch (info->end) {
+    case HF_ONCE_EXITED:
+        snprintf(out, size, "ended with %d", info->code);
+        break;
+    case HF_ONCE_KILLED:
+        snprintf(out, size, "ended by signal %d", info->code);
+        break;
+    case HF_ONCE_LOST:
+        snprintf(out, size, "stopped because its lock was lost");
+        break;
+    default:
+        snprintf(out, size, "its end is not known; it may still run");
+    }
+    return out;
+}
+
+const char *once_run(char *out, size_t size, const struct hf_once_info *info)
+{
+    char at[TEXT_INSTANT_SIZE], host[4 * sizeof(info->by.host) + 1], end[64];
+
+    snprintf(out, size, "started %s on %s (pid %" PRIu32 ", user %" PRIu32 "), %s",
+             text_instant(at, sizeof(at), info->started_wall_ms),
+             *info->by.host ? text_escape_str(host, sizeof(host), info->by.host)
+                            : "an unknown host",
+             info->by.pid, info->by.uid, text_run_ended(end, sizeof(end), info));
+    return out;
+}
+
+/* --- the line that names the holder ----------------------------------------------------------- */
+
+/* Text that grows to the end of a buffer. */
+struct line {
+    char *out;
+    size_t size, used;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct line *line, const char *format, ...)
+{
+    va_list args;
+    int n;
+
+    if (line->used >= line->size)
+        return;
+    va_start(args, format);
+    n = vsnprintf(line->out + line->used, line->size - line->used, format, args);
+    va_end(args);
+    if (n > 0)
+        line->used += (size_t)n;
+}
+
+bool conflict_is_here(const struct hf_holder *holder)
+{
+    char name[sizeof(holder->host)];
+
+    if (gethostname(name, sizeof(name)) < 0)
+        return false;
+    name[sizeof(name) - 1] = '\0'; /* cut, like the agent's */
+    return name[0] && strcmp(name, holder->host) == 0;
+}
+
+/* The same uid may be another user on another host. */
+static void conflict_add_user(struct line *line, const struct hf_holder *holder)
+{
+    const struct passwd *entry = conflict_is_here(holder) ? getpwuid(holder->uid) : NULL;
+    char shown[256];
+
+    if (entry)
+        add(line, " (user %s)", text_escape_str(shown, sizeof(shown), entry->pw_name));
+    else
+        add(line, " (uid %" PRIu32 ")", holder->uid);
+}
+
+const char *conflict_line(char *out, size_t size, const char *name, const struct hf_holder *holder,
+                          int64_t now_wall_ms)
+{
+    struct line line = {out, size, 0};
+    char shown[TEXT_NAME_SIZE], span[TEXT_SPAN_SIZE];
+    bool known = holder && (holder->host[0] || holder->pid);
+
+    add(&line, "%s is held by ", text_escape_str(shown, sizeof(shown), name));
+    if (known) {
+        add(&line, "%s",
+            holder->host[0] ? text_escape_str(shown, sizeof(shown), holder->host) : "this host");
+        if (holder->pid) {
+            add(&line, " pid %" PRIu32, holder->pid);
+            conflict_add_user(&line, holder);
+        }
+        if (holder->command[0])
+            add(&line, " command %s", text_escape_str(shown, sizeof(shown), holder->command));
+    } else {
+        add(&line, "another that left no record");
+    }
+    if (holder && holder->since_wall_ms > 0) {
+        add(&line, " since %s", text_wall(shown, sizeof(shown), holder->since_wall_ms));
+        if (now_wall_ms >= holder->since_wall_ms)
+            add(&line, " (%s)", text_span(span, sizeof(span), now_wall_ms - holder->since_wall_ms));
+    }
+    if (holder && holder->fence)
+        add(&line, ", fence %" PRIu64, holder->fence);
+    if (holder && holder->note[0])
+        add(&line, ", note %s", text_escape_str(shown, sizeof(shown), holder->note));
+    if (holder && holder->pttl_ms == -1)
+        add(&line, ", and its key never expires");
+    else if (holder && !known && holder->pttl_ms >= 0) /* an agent's is renewed */
+        add(&line, ", and its key has %s left unless that is renewed",
+            text_span(span, sizeof(span), holder->pttl_ms));
     return out;
 }

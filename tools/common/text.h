@@ -2,8 +2,11 @@
 #ifndef HOLDFAST_TOOLS_COMMON_TEXT_H
 #define HOLDFAST_TOOLS_COMMON_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "libclient/holdfast.h"
 
 /* Room for any name once escaped, with the final NUL. */
 #define TEXT_NAME_SIZE (4 * 255 + 1)
@@ -47,5 +50,28 @@ const char *text_wall(char *out, size_t size, int64_t wall_ms);
 
 /* The same to the millisecond: "2026-03-01T12:00:00.042Z". Returns `out`. */
 const char *text_instant(char *out, size_t size, int64_t wall_ms);
+
+/* The last run of a job that runs once in a period, as people read it. */
+
+#define ONCE_RUN_SIZE 320
+
+/* "started 2026-01-02T03:04:05Z on host7 (pid 12, user 0), ended with 0". */
+const char *once_run(char *out, size_t size, const struct hf_once_info *info);
+/* A stable word for enum hf_once_end. */
+const char *once_run_end(int end);
+
+/* The line that names the holder. */
+
+#define CONFLICT_SIZE 2048
+
+/* "db/migrate is held by host7 pid 4121 (user postgres) command pg_dump since 2026-03-01T12:00:00Z
+ * (3m12s), fence 9182, note deploy-771"; unknown facts are left out. For a holder without a record:
+ * the time left of its key. `holder` NULL: nothing is known. `now_wall_ms` is Unix time. Returns
+ * `out`. A user of this host is shown by name, one of another host by number. */
+const char *conflict_line(char *out, size_t size, const char *name, const struct hf_holder *holder,
+                          int64_t now_wall_ms);
+
+/* Whether the holder is on this host, by its name; false when it is unknown. */
+bool conflict_is_here(const struct hf_holder *holder);
 
 #endif

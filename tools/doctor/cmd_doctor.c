@@ -1,12 +1,12 @@
 /* holdfast doctor: what is wrong with this host's installation? */
+#include <stdarg.h>
 #include <stdio.h>
 
 #include "shm/status.h"
 #include "tools/common/args.h"
-#include "tools/common/exit_code.h"
-#include "tools/doctor/doctor.h"
-#include "tools/doctor/doctor_looks.h"
-#include "tools/output/format.h"
+#include "tools/commands.h"
+#include "tools/doctor/doctor_internal.h"
+#include "tools/output/words.h"
 #include "tools/reader/reader_args.h"
 
 /* The things that doctor does not check. */

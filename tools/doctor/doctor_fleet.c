@@ -1,13 +1,14 @@
 /* doctor: the fleet's record. */
-#include "tools/doctor/doctor_looks.h"
+#include "tools/doctor/doctor_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "shm/compiler.h"
-#include "tools/common/exit_code.h"
+#include "tools/common/args.h"
 #include "tools/common/text.h"
+#include "tools/reader/control_socket.h"
 #include "tools/reader/fleet_told.h"
 
 #define TEXT_SIZE 4096
@@ -92,7 +93,7 @@ static void fleet_look_at_misplaced(struct doctor *doctor, const char *told)
                   "%s", text);
 }
 
-/* (!) as=SEAT vouches for whatever answers at the address before it: with the address that was, a server that has left would
+/* (!) fleet_address=SEAT vouches for whatever answers at the address before it: with the address that was, a server that has left would
  * be a node of this host alone. */
 static void fleet_look_at_addresses(struct doctor *doctor, const struct fleet_told *told)
 {
@@ -110,9 +111,10 @@ static void fleet_look_at_addresses(struct doctor *doctor, const struct fleet_to
         text_escape_str(seat, sizeof(seat), node->seat);
         text_escape_str(link, sizeof(link), node->link);
         if (*link)
-            snprintf(remedy, sizeof(remedy),
-                     "let %s lead to the server at %s first; only then configure %s=%s,as=%s", link,
-                     seat, id, link, seat);
+            snprintf(
+                remedy, sizeof(remedy),
+                "let %s lead to the server at %s first; only then configure %s=%s,fleet_address=%s",
+                link, seat, id, link, seat);
         else
             snprintf(remedy, sizeof(remedy), "configure %s=%s", id, seat);
         doctor_report(doctor, FINDING_WARN, "nodes.addresses", remedy, "%s",
@@ -194,4 +196,60 @@ void doctor_fleet_look(struct doctor *doctor, const struct reader *reader, const
         fleet_look_at_addresses(doctor, &told);
     if (told.known && !(reader->table.header->flags & HF_TABLE_F_DEV))
         fleet_look_at_local(doctor, &told);
+}
+
+/* --- rules ------------------------------------------------------------------------------------ */
+
+/* doctor: the agent's rules of who may do what. */
+
+#define ANSWER_BYTES 65536 /* more than as many rules need as an agent may have */
+
+/* One finding for each, and how many there are. */
+static unsigned doctor_tell_rules(struct doctor *doctor, char *answer, bool *ret_open)
+{
+    char *line;
+    unsigned count = 0;
+
+    *ret_open = true;
+    while ((line = strsep(&answer, "\n"))) {
+        if (strcmp(line, "others take=no") == 0)
+            *ret_open = false;
+        if (strncmp(line, "rule ", 5) != 0)
+            continue;
+        count++;
+        doctor_report(doctor, FINDING_NOTE, "agent.rules", NULL, "allow = %s",
+                      line + 5); /* the operator's own words, which have no control characters */
+    }
+    return count;
+}
+
+void doctor_rules_look(struct doctor *doctor, const struct reader *reader, const struct life *life)
+{
+    const struct control_request request = {
+        .line = "rules", .purpose = "ask it for its rules", .patience_s = 2};
+    static char answer[ANSWER_BYTES];
+    char why[512];
+    unsigned count;
+    bool open;
+
+    /* A user's own agent serves nobody else. */
+    if (life->verdict != LIFE_ALIVE || (reader->table.header->flags & HF_TABLE_F_USER))
+        return;
+    if (control_ask_at(&reader->place, &request, answer, sizeof(answer), why, sizeof(why)) !=
+        EXIT_OK) {
+        doctor_report(doctor, FINDING_NOTE, "agent.rules", NULL,
+                      "who may take which names cannot be seen: %s", why);
+        return;
+    }
+    if (strncmp(answer, "rules 1\n", 8) != 0)
+        return;
+    count = doctor_tell_rules(doctor, answer, &open);
+    if (!count)
+        doctor_report(doctor, FINDING_NOTE, "agent.rules", NULL,
+                      "there are no rules: every user who may attach may take every name (allow in "
+                      "holdfast.conf)");
+    else
+        doctor_report(doctor, FINDING_OK, "agent.rules", NULL,
+                      "%u rule%s; names that none of them matches are %s to take", count,
+                      count == 1 ? "" : "s", open ? "everybody's" : "nobody's");
 }

@@ -4,7 +4,7 @@
  * the agent's own lock, so that none starts meanwhile; the same for directories of private nodes.
  * Only objects of the caller are checked; with $HOLDFAST_RUNTIME_DIR only agents of that directory.
  */
-#include "tools/doctor/doctor_looks.h"
+#include "tools/doctor/doctor_internal.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,13 +1,15 @@
 /* doctor: the nodes. */
-#include "tools/doctor/doctor_looks.h"
+#include "tools/doctor/doctor_internal.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/timex.h>
+#include <unistd.h>
 
 #include "tools/common/text.h"
-#include "tools/output/format.h"
 #include "tools/output/words.h"
 
 #define OFFSET_MOST_US (1000 * 1000)
@@ -169,6 +171,24 @@ static void nodes_look_at_records(struct doctor *doctor, const struct hf_node_ro
     nodes_look_at_ahead(doctor, row, id, &once);
 }
 
+static void nodes_look_at_releases(struct doctor *doctor, const struct hf_node_row *row,
+                                   const char *id)
+{
+    const char *error = row->error + strlen(HF_NODE_RELEASE_REFUSED);
+    char text[4 * sizeof(row->error)], remedy[160];
+    bool known = row->error_class != HF_NODE_ERR_OTHER && row->error_class != HF_NODE_ERR_PROTOCOL;
+
+    if (row->state != HF_NODE_UP ||
+        strncmp(row->error, HF_NODE_RELEASE_REFUSED, strlen(HF_NODE_RELEASE_REFUSED)) != 0)
+        return;
+    doctor_report(doctor, FINDING_WARN, "node.releases",
+                  known ? nodes_remedy_for(row, remedy, sizeof(remedy))
+                        : "see that server's log; if this goes on: holdfast fleet move",
+                  "%s refuses releases, so keys of released locks stay there until their time is "
+                  "over: %s",
+                  id, text_escape_str(text, sizeof(text), error));
+}
+
 static void nodes_look_at_clock(struct doctor *doctor, const struct hf_node_row *row,
                                 const char *id)
 {
@@ -257,7 +277,55 @@ void doctor_nodes_look(struct doctor *doctor, const struct reader *reader, const
         nodes_look_at_notices(doctor, &rows[i], id);
         nodes_look_at_clock(doctor, &rows[i], id);
         nodes_look_at_records(doctor, &rows[i], id);
+        nodes_look_at_releases(doctor, &rows[i], id);
         nodes_look_at_distance(doctor, &rows[i], id, reader->table.header->ttl_ms);
         nodes_look_for_twins(doctor, rows, i);
     }
+}
+
+/* --- the clock -------------------------------------------------------------------------------- */
+
+/* doctor: how this host's clock is kept. Read only: modes = 0. */
+
+#define PPM INT64_C(1000000)
+/* A lease's validity allows for rates that differ by 1 % (agent/core/timing.h): half for the holder's
+ * host, half for a node. 0.99 T on a clock that is 0.5 % slow ends before T on one that is 0.5 % fast. */
+#define RATE_MOST (5 * PPM / 1000)
+
+/* How much faster the kernel lets the clock run than its oscillator, in ppm. Correcting a good
+ * oscillator takes a few hundred. */
+static int64_t doctor_rate_ppm(const struct timex *timex)
+{
+    return (int64_t)timex->tick * sysconf(_SC_CLK_TCK) - PPM + timex->freq / 65536;
+}
+
+void doctor_clock_look(struct doctor *doctor)
+{
+    struct timex timex = {.modes = 0};
+    int state = adjtimex(&timex);
+    int64_t ppm;
+
+    if (state < 0) {
+        doctor_report(doctor, FINDING_NOTE, "host.clock", NULL,
+                      "how this host's clock is kept cannot be read: %s", strerror(errno));
+        return;
+    }
+    ppm = doctor_rate_ppm(&timex);
+    /* CLOCK_BOOTTIME, by which leases end, is slewed along. */
+    if (llabs(ppm) > RATE_MOST)
+        doctor_report(
+            doctor, FINDING_WARN, "host.clock",
+            "let the time service slew more slowly, here and on the nodes' hosts (chrony: "
+            "maxslewrate 4500)",
+            "this host's clock is being slewed by %.2f %%; locks allow for 0.5 %% on each "
+            "host",
+            (double)ppm * 100 / PPM);
+    else
+        doctor_report(doctor, FINDING_OK, "host.clock", NULL,
+                      "this host's clock runs at its own rate and %+lld ppm", (long long)ppm);
+    if (state == TIME_ERROR || timex.status & STA_UNSYNC)
+        doctor_report(doctor, FINDING_NOTE, "host.clock", NULL,
+                      "no time service keeps this host's clock, as far as the kernel knows; locks "
+                      "need none, but once a majority of the nodes has forgotten its fences, new "
+                      "ones are higher only if clocks agree");
 }

@@ -1,4 +1,4 @@
-#include "tools/doctor/doctor_report.h"
+#include "tools/doctor/doctor_internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>

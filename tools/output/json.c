@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shm/hex.h"
-#include "tools/common/exit_code.h"
+#include "shm/text.h"
+#include "tools/common/args.h"
 #include "tools/common/text.h"
 
 static json_t *json_have(json_t *value)

@@ -6,11 +6,45 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
-#include "shm/drained.h"
-#include "shm/last_words.h"
+#include "shm/table_notes.h"
 #include "tools/reader/life.h"
 #include "tools/reader/reader.h"
+
+/* What other users may add to the list of agents: whoever fills /dev/shm or a runtime directory neither holds up the list nor
+ * makes it long. The caller, root and the system's user have no limit. */
+
+#define AGENTS_ROWS_MOST  64   /* of one other user */
+#define AGENTS_LOOKS_MOST 1024 /* at directories of one other user, whatever is there */
+/* Of all of them: a user may have thousands of subordinate uids. */
+#define AGENTS_ROWS_OF_ALL  4096
+#define AGENTS_LOOKS_OF_ALL 16384
+
+struct agents_user {
+    struct agents_user *next;
+    uid_t uid;
+    unsigned rows, looks;
+    size_t left; /* out */
+};
+
+struct agents_share {
+    uid_t own, systems;
+    struct agents_user *first;
+    void *by_uid; /* tsearch(3) */
+    unsigned rows, looks;
+    size_t left; /* out, of users who came after too many others */
+};
+
+void agents_share_begin(struct agents_share *share);
+
+/* Whether one directory more of that user may be looked at, or one row more be made; counted if so. */
+bool agents_share_look(struct agents_share *share, uid_t uid);
+bool agents_share_row(struct agents_share *share, uid_t uid);
+/* What may not is left out. */
+void agents_share_leave(struct agents_share *share, uid_t uid);
+
+void agents_share_free(struct agents_share *share);
 
 enum agents_state {
     AGENTS_UNREADABLE, /* its table is there, and `why` says why it cannot be read */
@@ -38,10 +72,11 @@ struct agents_one {
 struct agents {
     struct agents_one *items;
     size_t count, room;
+    struct agents_share share; /* what is left out, of whom */
 };
 
 /* By name, then by owner. Ends the program if memory runs out. HF_OK; HF_EINVAL: a path of the environment is too long. May
- * sleep, see life_judge(). */
+ * sleep once, see life_wait(). */
 int agents_find(struct agents *ret_agents);
 void agents_free(struct agents *agents);
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "shm/status.h"
-#include "tools/common/exit_code.h"
+#include "tools/common/args.h"
 
 #define RING(i) ((enum hf_event_ring)(i))
 

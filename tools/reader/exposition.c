@@ -3,10 +3,9 @@
 #include <string.h>
 
 #include "shm/compiler.h"
-#include "shm/drained.h"
-#include "tools/reader/exposition_write.h"
+#include "shm/table_notes.h"
 #include "shm/layout.h"
-#include "shm/loss.h"
+#include "shm/wordings.h"
 #include "shm/measures.h"
 #include "shm/slot.h"
 

@@ -1,4 +1,4 @@
-#include "tools/reader/exposition_write.h"
+#include "tools/reader/exposition.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -4,12 +4,11 @@
 #include <string.h>
 
 #include "shm/compiler.h"
-#include "shm/escape.h"
+#include "shm/text.h"
 #include "shm/status.h"
 #include "tools/common/args.h"
-#include "tools/common/exit_code.h"
 #include "tools/common/text.h"
-#include "tools/reader/control.h"
+#include "tools/reader/control_socket.h"
 
 #define PATIENCE_S 5 /* the agent answers at once, or hangs */
 #define FIRST      "fleet "

@@ -1,5 +1,5 @@
 /* What an agent tells of its fleet's record: asked for over its control socket, and read from the form of
- * agent/process/fleet_answer.h. Texts are as on the nodes, unescaped. */
+ * agent/process/fleet_wishes.h. Texts are as on the nodes, unescaped. */
 #ifndef HOLDFAST_TOOLS_READER_FLEET_TOLD_H
 #define HOLDFAST_TOOLS_READER_FLEET_TOLD_H
 
@@ -29,7 +29,8 @@ struct fleet_told_node {
     bool elsewhere;       /* this host's configuration has another address than its seat */
     char seat[HF_NODE_TEXT_MAX + 1], configured[HF_NODE_TEXT_MAX + 1],
         connected[HF_NODE_TEXT_MAX + 1]; /* "": none */
-    char link[HF_NODE_TEXT_MAX + 1]; /* of a node with as=SEAT: by which this host reaches it; "" */
+    char link[HF_NODE_TEXT_MAX +
+              1]; /* of a node with fleet_address=SEAT: by which this host reaches it; "" */
 };
 
 struct fleet_told {

@@ -12,6 +12,8 @@
 #include "tools/reader/reader.h"
 
 #define LOOK_AGAIN_MS 300
+/* The clock is read after the signs of life, so an agent's is never ahead of it; a clock may be put right a little. */
+#define AHEAD_MOST_NS HF_NS_PER_SEC
 
 /* An agent records its start within this time of its process's start. */
 #define STARTS_WITHIN_NS (60 * HF_NS_PER_SEC)
@@ -28,13 +30,24 @@ static int64_t life_beat_of(const struct hf_table *table, int thread)
     return atomic_load_explicit(beats[thread], memory_order_acquire);
 }
 
-static int64_t life_last_beat(const struct hf_table *table)
+struct beats {
+    int64_t at_ns[LIFE_THREADS], last_ns, now_ns; /* `at_ns` 0: none */
+};
+
+static struct beats life_beats_of(const struct hf_table *table)
 {
-    int64_t last = 0;
+    struct beats beats = {.last_ns = 0};
 
     for (int i = 0; i < LIFE_THREADS; i++)
-        last = life_beat_of(table, i) > last ? life_beat_of(table, i) : last;
-    return last;
+        beats.at_ns[i] = life_beat_of(table, i);
+    beats.now_ns = reader_now().ns;
+    for (int i = 0; i < LIFE_THREADS; i++) {
+        if (beats.at_ns[i] > beats.now_ns + AHEAD_MOST_NS)
+            beats.at_ns[i] = 0; /* no agent wrote it */
+        if (beats.at_ns[i] > beats.last_ns)
+            beats.last_ns = beats.at_ns[i];
+    }
+    return beats;
 }
 
 /* The state of the pid in /proc; `ret_doubt`: whether another process of this PID namespace may
@@ -53,14 +66,17 @@ static enum life_process life_look_at_process(pid_t pid, int64_t started_ns, int
     return process.state == 'T' || process.state == 't' ? LIFE_PROCESS_STOPPED : LIFE_PROCESS_RUNS;
 }
 
-/* Continued signs of life prove a living agent, whatever /proc shows for its pid here. */
-static bool life_still_beats(const struct hf_table *table)
+static enum life_process life_process_of(const struct hf_table *table, pid_t pid,
+                                         int64_t last_beat_ns, bool *ret_doubt)
 {
-    const struct timespec pause = {.tv_nsec = LOOK_AGAIN_MS * HF_NS_PER_MS};
-    int64_t before = life_last_beat(table);
+    const struct hf_table_header *header = table->header;
 
-    nanosleep(&pause, NULL);
-    return life_last_beat(table) != before;
+    *ret_doubt = true;
+    if (!process_pids_are_of(header->pidns_inode))
+        return LIFE_PROCESS_GONE;
+    return life_look_at_process(pid,
+                                atomic_load_explicit(&header->started_ns, memory_order_acquire),
+                                last_beat_ns, ret_doubt);
 }
 
 static int64_t life_age_ms(int64_t now_ns, int64_t at_ns)
@@ -82,30 +98,46 @@ enum life_verdict life_verdict_of(const struct life *life, enum hf_table_state s
     return state == HF_TABLE_STOPPED ? LIFE_ENDED : LIFE_ALIVE;
 }
 
-void life_judge(const struct hf_table *table, struct life *ret_life)
+bool life_look(const struct hf_table *table, int64_t before_ns, struct life *ret_life)
 {
     const struct hf_table_header *header = table->header;
+    const struct beats beats = life_beats_of(table);
     struct life life = {
         .pid = (pid_t)atomic_load_explicit(&header->pid, memory_order_acquire),
-        .last_ms = -1,
+        .last_ms = life_age_ms(beats.now_ns, beats.last_ns),
+        .up_ms = life_age_ms(beats.now_ns,
+                             atomic_load_explicit(&header->started_ns, memory_order_acquire)),
+        .beat_ns = beats.last_ns,
     };
-    int64_t started = atomic_load_explicit(&header->started_ns, memory_order_acquire);
-    int64_t last = life_last_beat(table), now = reader_now().ns;
-    enum hf_table_state state;
-    bool doubt;
+    bool doubt, open;
 
-    life.process = life_look_at_process(life.pid, started, last, &doubt);
-    if ((doubt || life.process == LIFE_PROCESS_STOPPED) && last > 0 &&
-        life_age_ms(now, last) <= LIFE_SILENCE_MS && life_still_beats(table))
+    life.process = life_process_of(table, life.pid, beats.last_ns, &doubt);
+    open = (doubt || life.process == LIFE_PROCESS_STOPPED) && life.last_ms >= 0 &&
+           life.last_ms <= LIFE_SILENCE_MS;
+    /* Continued signs of life prove a living agent, whatever /proc shows for its pid here. */
+    if (open && before_ns && beats.last_ns != before_ns)
         life.process = doubt ? LIFE_PROCESS_UNSEEN : LIFE_PROCESS_RUNS;
-    now = reader_now().ns;
     for (int i = 0; i < LIFE_THREADS; i++)
-        life.age_ms[i] = life_age_ms(now, life_beat_of(table, i));
-    life.last_ms = life_age_ms(now, life_last_beat(table));
-    life.up_ms = life_age_ms(now, started);
-    state = (enum hf_table_state)atomic_load_explicit(&header->state, memory_order_acquire);
-    life.verdict = life_verdict_of(&life, state);
+        life.age_ms[i] = life_age_ms(beats.now_ns, beats.at_ns[i]);
+    life.verdict = life_verdict_of(
+        &life, (enum hf_table_state)atomic_load_explicit(&header->state, memory_order_acquire));
     *ret_life = life;
+    return open;
+}
+
+void life_wait(void)
+{
+    const struct timespec pause = {.tv_nsec = LOOK_AGAIN_MS * HF_NS_PER_MS};
+
+    nanosleep(&pause, NULL);
+}
+
+void life_judge(const struct hf_table *table, struct life *ret_life)
+{
+    if (!life_look(table, 0, ret_life))
+        return;
+    life_wait();
+    (void)life_look(table, ret_life->beat_ns, ret_life);
 }
 
 const char *life_thread_name(int thread)
@@ -189,4 +221,18 @@ void life_warn(const char *subcommand, const char *agent, const struct life *lif
     if (life->verdict != LIFE_ALIVE)
         fprintf(stderr, "holdfast %s: %s\n", subcommand,
                 life_sentence(sentence, sizeof(sentence), agent, life));
+}
+
+/* --- last words ------------------------------------------------------------------------------- */
+
+const char *last_words_sentence(char *out, size_t size, const struct hf_last_words *words,
+                                int64_t now_wall_ms)
+{
+    int64_t age_ms = now_wall_ms > words->wall_ms ? now_wall_ms - words->wall_ms : 0;
+    char text[4 * HF_LAST_WORDS + 1], span[TEXT_SPAN_SIZE];
+
+    snprintf(out, size, "last ended by a failed assertion %s ago (pid %" PRIu32 "): %s",
+             text_span(span, sizeof(span), age_ms), words->pid,
+             text_escape_str(text, sizeof(text), words->text));
+    return out;
 }

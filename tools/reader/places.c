@@ -108,22 +108,42 @@ bool places_of_table(const char *object, bool *ret_system, uid_t *ret_uid, const
     return true;
 }
 
-pid_t places_locked_by(const struct place *place)
+/* By agent/process/singleton.c; nothing is locked for it. */
+static bool places_is_locked(int fd)
+{
+    struct flock other = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+
+    return fcntl(fd, F_OFD_GETLK, &other) == 0 && other.l_type == F_WRLCK;
+}
+
+/* What DIR/lock says while it is locked. `ret_owner`: of both the file and DIR. */
+static pid_t places_read_lock(const struct place *place, uid_t *ret_owner)
 {
     char path[sizeof(place->dir) + 8], text[32] = "";
-    struct process process;
-    ssize_t got;
-    long pid;
+    struct stat dir, lock;
+    long pid = 0;
     int fd;
 
     snprintf(path, sizeof(path), "%s/lock", place->dir);
     fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return 0;
-    got = read(fd, text, sizeof(text) - 1);
+    if (fstat(fd, &lock) == 0 && S_ISREG(lock.st_mode) && lstat(place->dir, &dir) == 0 &&
+        lock.st_uid == dir.st_uid && places_is_locked(fd) && read(fd, text, sizeof(text) - 1) > 0)
+        pid = strtol(text, NULL, 10);
     close(fd);
-    pid = got > 0 ? strtol(text, NULL, 10) : 0;
-    if (pid <= 0 || process_read((pid_t)pid, &process) < 0 || process.state == 'Z')
+    *ret_owner = lock.st_uid;
+    return pid > 0 && pid <= INT32_MAX ? (pid_t)pid : 0;
+}
+
+pid_t places_locked_by(const struct place *place)
+{
+    uid_t owner, its;
+    pid_t pid = places_read_lock(place, &owner);
+    struct process process;
+
+    if (pid == 0 || process_read(pid, &process) < 0 || process.state == 'Z' ||
+        process_user(pid, &its) < 0 || its != owner)
         return 0;
-    return (pid_t)pid;
+    return pid;
 }

@@ -1,5 +1,5 @@
 /* Where an agent of a given name can be: its table, and its runtime directory. The library
- * looks for the socket in the same bases (libclient/agent_path.c). */
+ * looks for the socket in the same bases (libclient/hello.c). */
 #ifndef HOLDFAST_TOOLS_READER_PLACES_H
 #define HOLDFAST_TOOLS_READER_PLACES_H
 
@@ -34,7 +34,8 @@ int places_make(struct place *ret_place, const char *base, bool system, uid_t ow
  * root's), or the user's `ret_uid`; `ret_agent` points into `object`. False: no table has such a name. */
 bool places_of_table(const char *object, bool *ret_system, uid_t *ret_uid, const char **ret_agent);
 
-/* The pid that DIR/lock names when it is a living process, else 0. */
+/* The pid that DIR/lock names, when the agent's lock is on that file and a living process of the directory's owner has that pid;
+ * else 0. (!) A file of that name alone is no agent: its owner can write anything into it. */
 pid_t places_locked_by(const struct place *place);
 
 #endif

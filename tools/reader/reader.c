@@ -1,6 +1,8 @@
 #include "tools/reader/reader.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -11,10 +13,11 @@
 
 #include "libclient/table_descriptor.h"
 #include "shm/index.h"
+#include "shm/process.h"
 #include "shm/status.h"
-#include "tools/common/exit_code.h"
+#include "tools/common/args.h"
 #include "tools/common/text.h"
-#include "tools/common/wall.h"
+#include "tools/common/since.h"
 
 #define SLOTS_MOST    64 /* of a counted or shared lock; libclient/holdfast_sets.h */
 #define SHUT_AFTER_NS HF_NS_PER_SEC
@@ -33,17 +36,54 @@ static bool reader_same_time_namespace(const struct hf_table *table)
 typedef int open_fn(const char *shm_name, uid_t owner, struct hf_table *ret_table, char *why,
                     size_t why_size);
 
-/* Paths may differ and lead to one directory, as in a container: then there is a socket. */
-static bool reader_is_elsewhere(const struct reader *reader)
+#define SOCKET_SIZE (sizeof(((struct place *)NULL)->dir) + 8)
+
+static const char *reader_socket_of(const struct place *place, char out[SOCKET_SIZE])
 {
-    char socket[sizeof(reader->place.dir) + 8];
+    snprintf(out, SOCKET_SIZE, "%s/sock", place->dir);
+    return out;
+}
+
+static bool reader_has_socket(const struct place *place)
+{
+    char socket[SOCKET_SIZE];
+
+    return access(reader_socket_of(place, socket), F_OK) == 0;
+}
+
+/* Whether the agent of the table has the directory that commands look in. (!) Paths do not tell: in two mount namespaces different ones
+ * may lead to one directory, and the same to two. */
+static bool reader_has_dir(const struct reader *reader)
+{
+    struct hf_file_id its = reader->table.header->dir_file, ours = {0};
+    int fd = open(reader->place.dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    bool same;
+
+    same = fd >= 0 && hf_file_id(fd, &ours) == 0 && memcmp(&its, &ours, sizeof(its)) == 0;
+    if (fd >= 0)
+        close(fd);
+    return same && its.inode;
+}
+
+/* A directory that was removed and made again has no socket of the agent. */
+static bool reader_is_in_place(const struct reader *reader)
+{
+    return reader_has_dir(reader) || !reader->table.header->dir_file.inode ||
+           (strcmp(reader->dir, reader->place.dir) == 0 && !reader_has_socket(&reader->place));
+}
+
+static bool reader_has_living(const struct reader *reader)
+{
     struct hf_table_living living;
 
-    if (!reader->dir[0] || strcmp(reader->dir, reader->place.dir) == 0)
-        return false;
-    snprintf(socket, sizeof(socket), "%s/sock", reader->place.dir);
-    return access(socket, F_OK) < 0 &&
-           hf_table_find_living(reader->place.shm_name, reader->place.owner, &living);
+    return hf_table_find_living(reader->place.shm_name, reader->place.owner, &living);
+}
+
+/* Where there is a socket, reader_ask_place() asks who listens. */
+static bool reader_is_elsewhere(const struct reader *reader)
+{
+    return !reader_is_in_place(reader) && !reader_has_socket(&reader->place) &&
+           reader_has_living(reader);
 }
 
 /* A mapped table, which is this reader's from now on. */
@@ -72,6 +112,11 @@ const char *reader_elsewhere(char *out, size_t size, const struct reader *reader
     char dir[TEXT_NAME_SIZE], place[TEXT_NAME_SIZE];
 
     text_escape_str(dir, sizeof(dir), reader->dir);
+    if (!reader_has_living(reader)) {
+        snprintf(out, size, "the agent at %s/sock does not answer, and /dev/shm%s is another one's",
+                 text_escape_str(place, sizeof(place), reader->place.dir), reader->place.shm_name);
+        return out;
+    }
     snprintf(out, size,
              "agent %s runs in %s (pid %u), and commands of this environment look in %s; use "
              "--agent %s/sock",
@@ -146,9 +191,48 @@ static int reader_open_by_socket(const char *agent, const struct place *place,
     return status < 0 ? status : reader_begin_with(&table, place, ret_reader, why, why_size);
 }
 
+/* (!) This /dev/shm may be a container's, and have the table of another agent of that name: who listens in the directory decides. */
+static void reader_ask_place(struct reader *reader)
+{
+    char socket[SOCKET_SIZE], why[READER_WHY_SIZE];
+    struct reader asked;
+
+    if (reader_is_in_place(reader) || !reader_has_socket(&reader->place))
+        return;
+    if (reader_open_by_socket(reader_socket_of(&reader->place, socket), &reader->place, &asked, why,
+                              sizeof(why)) == HF_OK) {
+        hf_table_close(&reader->table);
+        *reader = asked;
+    } else {
+        reader->elsewhere = true;
+    }
+}
+
 int reader_open_at(const struct place *place, struct reader *ret_reader, char *why, size_t why_size)
 {
     return reader_open_path(hf_table_open_waiting, place, ret_reader, why, why_size);
+}
+
+/* The system's agent in a directory of its own, of which the caller cannot know that it is the system's: the socket's owner tells. (!) Its
+ * table has the same name wherever it is, so the directory must be the one in the table. Without the agent, which may hang. */
+static int reader_open_systems(const struct place *place, struct reader *ret_reader, char *why,
+                               size_t why_size)
+{
+    char socket[SOCKET_SIZE];
+    struct place systems;
+    struct stat st;
+    int status;
+
+    if (lstat(reader_socket_of(place, socket), &st) < 0 ||
+        (st.st_uid != 0 && st.st_uid != hf_system_owner()) ||
+        places_make(&systems, place->base, true, st.st_uid, place->agent) < 0)
+        return HF_ENOAGENT;
+    status = reader_open_at(&systems, ret_reader, why, why_size);
+    if (status == HF_OK && !reader_has_dir(ret_reader)) {
+        reader_close(ret_reader);
+        status = HF_ENOAGENT;
+    }
+    return status;
 }
 
 int reader_look_at(const struct place *place, struct reader *ret_reader, char *why, size_t why_size)
@@ -178,6 +262,10 @@ int reader_open(const char *agent, struct reader *ret_reader, char *why, size_t 
         return count;
     for (int i = 0; i < count && status == HF_ENOAGENT; i++)
         status = reader_open_at(&places[i], ret_reader, why, why_size);
+    if (status == HF_OK)
+        reader_ask_place(ret_reader);
+    for (int i = 0; i < count && status == HF_ENOAGENT; i++)
+        status = reader_open_systems(&places[i], ret_reader, why, why_size);
     if (status == HF_ENOAGENT)
         status = reader_open_by_socket(agent, &places[0], ret_reader, why, why_size);
     if (status == HF_ENOAGENT)
@@ -364,4 +452,24 @@ uint32_t reader_nodes_voting(const struct hf_node_row rows[], uint32_t count)
     for (uint32_t i = 0; i < count; i++)
         voting += reader_node_votes(&rows[i]) && !reader_is_told_already(rows, i);
     return voting;
+}
+
+/* --- a table that its owner cuts -------------------------------------------------------------- */
+
+static void cut_on_bus_error(int signal)
+{
+    static const char text[] = "holdfast: the agent's table was cut while it was read; ask its "
+                               "owner to restart the agent\n";
+
+    (void)signal;
+    if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0)
+        _exit(EXIT_FAILED);
+    _exit(EXIT_FAILED);
+}
+
+void cut_guard(void)
+{
+    const struct sigaction action = {.sa_handler = cut_on_bus_error};
+
+    (void)sigaction(SIGBUS, &action, NULL);
 }

@@ -98,4 +98,9 @@ bool reader_node_votes(const struct hf_node_row *row);
 /* The number of nodes that may vote now. */
 uint32_t reader_nodes_voting(const struct hf_node_row rows[], uint32_t count);
 
+/* A table that its owner cuts while a command reads it: the mapping then raises SIGBUS. */
+
+/* From now on the command ends with a sentence then, and exit code 125. Before the first table is mapped. */
+void cut_guard(void);
+
 #endif

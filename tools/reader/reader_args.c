@@ -4,14 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shm/escape.h"
+#include "shm/text.h"
 #include "shm/status.h"
 #include "tools/common/args.h"
-#include "tools/common/exit_code.h"
 #include "tools/common/since.h"
 #include "tools/common/text.h"
-#include "tools/common/wall.h"
-#include "tools/reader/cut.h"
+#include "tools/reader/reader.h"
 
 enum { OPT_AGENT = 256, OPT_HELP = 'h' };
 
@@ -50,9 +48,9 @@ static const struct {
     {{"stop-jobs", no_argument, NULL, 'S'},
      'S',
      "      --stop-jobs    ask all holders to stop, as holdfast release does"},
-    {{"gone", no_argument, NULL, 'G'},
+    {{"old-server-dead", no_argument, NULL, 'G'},
      'G',
-     "      --gone         the server that leaves is stopped for good"},
+     "      --old-server-dead  the server that leaves is stopped for good"},
     {{"no-wait", no_argument, NULL, 'o'},
      'o',
      "      --no-wait      return when the change has begun"},
@@ -152,70 +150,72 @@ static int reader_args_since(const char *program, int64_t *ret_wall_ms)
     return EXIT_USAGE;
 }
 
+/* The one that an option without a value sets; NULL: it is none of these. */
+static bool *reader_args_flag(struct reader_args *args, int option)
+{
+    switch (option) {
+    case 'j':
+        return &args->json;
+    case 'a':
+        return &args->all;
+    case 'q':
+        return &args->quiet;
+    case 'e':
+        return &args->escaped;
+    case 'c':
+        return &args->clean;
+    case 'f':
+        return &args->force;
+    case 'y':
+        return &args->yes;
+    case 'A':
+        return &args->all_hosts;
+    case 'W':
+        return &args->until_none;
+    case 'S':
+        return &args->stop_jobs;
+    case 'G':
+        return &args->gone;
+    case 'o':
+        return &args->no_wait;
+    case 'O':
+        return &args->forget;
+    case '1':
+        return &args->once;
+    case 'H':
+        return &args->history;
+    default:
+        return NULL;
+    }
+}
+
 /* READER_ARGS_GO_ON, or EXIT_USAGE after a message. */
 static int reader_args_parse_option(const char *program, int option, struct reader_args *args)
 {
     uint64_t count = 0;
+    bool *flag = reader_args_flag(args, option);
     int code = READER_ARGS_GO_ON;
 
+    if (flag) {
+        *flag = true;
+        return code;
+    }
     switch (option) {
-    case 'j':
-        args->json = true;
-        break;
-    case 'a':
-        args->all = true;
-        break;
-    case 'q':
-        args->quiet = true;
-        break;
-    case 'e':
-        args->escaped = true;
-        break;
-    case 'c':
-        args->clean = true;
-        break;
-    case 'f':
-        args->force = true;
-        break;
     case 'F':
         code = reader_args_number_from_1(program, "fence", UINT64_MAX, &args->fence);
         break;
     case 'I':
         args->id = optarg;
         break;
-    case 'y':
-        args->yes = true;
-        break;
-    case 'A':
-        args->all_hosts = true;
-        break;
     case 'w':
         code = reader_args_duration(program, &args->wait_ms);
-        break;
-    case 'W':
-        args->until_none = true;
         break;
     case 'T':
         code = reader_args_duration(program, &args->timeout_ms);
         break;
-    case 'S':
-        args->stop_jobs = true;
-        break;
-    case 'G':
-        args->gone = true;
-        break;
-    case 'o':
-        args->no_wait = true;
-        break;
     case 'n':
         code = reader_args_number_from_1(program, "count", UINT32_MAX, &count);
         args->count = (uint32_t)count;
-        break;
-    case 'O':
-        args->forget = true;
-        break;
-    case '1':
-        args->once = true;
         break;
     case 'd':
         code = reader_args_duration(program, &args->delay_ms);
@@ -225,9 +225,6 @@ static int reader_args_parse_option(const char *program, int option, struct read
         break;
     case 'N':
         args->node = optarg;
-        break;
-    case 'H':
-        args->history = true;
         break;
     case 'X':
         args->textfile = optarg;

@@ -24,7 +24,7 @@ struct reader_args {
     bool until_none;       /* --wait, without a value */
     int64_t timeout_ms;    /* --timeout T; -1: not given */
     bool stop_jobs;        /* --stop-jobs */
-    bool gone;             /* --gone */
+    bool gone;             /* --old-server-dead */
     bool no_wait;          /* --no-wait */
     bool history;          /* --history */
     uint32_t count;        /* -n, --count COUNT; 0: not given */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "shm/status.h"
-#include "tools/common/exit_code.h"
+#include "tools/common/args.h"
 
 static int waiting_by_name(const struct hf_waiter_row *x, const struct hf_waiter_row *y)
 {

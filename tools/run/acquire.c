@@ -4,15 +4,106 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/common/conflict.h"
-#include "tools/common/exit_code.h"
-#include "tools/common/wall.h"
-#include "tools/run/around.h"
+#include "libclient/holdfast_sets.h"
+#include "tools/common/args.h"
+#include "tools/common/text.h"
+#include "tools/common/process.h"
+#include "tools/common/since.h"
 #include "tools/run/say.h"
 #include "tools/run/timeline.h"
+
+/* --- a lock within the same lock -------------------------------------------------------------- */
+
+#define NS_PER_MS INT64_C(1000000)
+
+/* The innermost run, by the environment: nobody but its job has this fence there. */
+static bool acquire_innermost_holds(const char *name, uint64_t fence)
+{
+    for (unsigned i = 1; i <= HF_SET_MAX && fence; i++) {
+        char variable[32], suffix[8] = ""; /* tools/run/job.c */
+        const char *value;
+        uint64_t number;
+
+        if (i > 1)
+            snprintf(suffix, sizeof(suffix), "_%u", i);
+        snprintf(variable, sizeof(variable), "HOLDFAST_NAME%s", suffix);
+        value = getenv(variable);
+        if (!value)
+            return false;
+        if (strcmp(value, name) != 0)
+            continue;
+        snprintf(variable, sizeof(variable), "HOLDFAST_FENCE%s", suffix);
+        value = getenv(variable);
+        if (value && args_number(value, 1, UINT64_MAX, &number) == HF_OK && number == fence)
+            return true;
+    }
+    return false;
+}
+
+/* Any run around that one. A process that has started after the grant is another one with a reused pid; a program that is no run may
+ * release its lock while a child waits for it. */
+static bool acquire_ancestor_holds(const struct hf_holder *holder)
+{
+    int64_t held_ms = wall_now_ms() - holder->since_wall_ms;
+    struct process_stat stat;
+
+    return holder->pid && holder->since_wall_ms > 0 && conflict_is_here(holder) &&
+           process_stat(-1, (pid_t)holder->pid, &stat) == 0 && !strcmp(stat.command, "holdfast") &&
+           process_descends(getppid(), (pid_t)holder->pid, timeline_now_ns() - held_ms * NS_PER_MS);
+}
+
+/* Whether this process is in the job of `holder`, who has the lock `name`: to wait for its end would be to wait for oneself.
+ * `pids_are_ours`:
+ * the holder's is one of this PID namespace, if it is on this host. */
+static bool acquire_around_holds(const char *name, const struct hf_holder *holder,
+                                 bool pids_are_ours)
+{
+    return acquire_innermost_holds(name, holder->fence) ||
+           (pids_are_ours && acquire_ancestor_holds(holder));
+}
+
+/* --- the line of a long wait ------------------------------------------------------------------ */
+
+#define LONG_MS 3000 /* who waits no longer has read the line before */
+
+const char *wait_line_text(char out[WAIT_LINE_SIZE], const struct wait_line *line, const char *name,
+                           int64_t waited_ms, int64_t most_ms, int64_t now_wall_ms)
+{
+    char waited[TEXT_SPAN_SIZE], most[TEXT_SPAN_SIZE + 8] = "", place[32] = "";
+    char conflict[CONFLICT_SIZE], span[TEXT_SPAN_SIZE], shown[TEXT_NAME_SIZE];
+    bool busy = line->last.reason == HF_EBUSY;
+
+    text_span(waited, sizeof(waited), waited_ms / 1000 * 1000);
+    if (most_ms > 0)
+        snprintf(most, sizeof(most), " of %s", text_span(span, sizeof(span), most_ms));
+    if (busy && line->last.place)
+        snprintf(place, sizeof(place), ", place %" PRIu32, line->last.place);
+    if (busy)
+        conflict_line(conflict, sizeof(conflict), name, &line->last.holder, now_wall_ms);
+    else
+        snprintf(conflict, sizeof(conflict), "%s: %s", text_escape_str(shown, sizeof(shown), name),
+                 line->last.text[0] ? line->last.text : hf_strerror(line->last.reason));
+    snprintf(out, WAIT_LINE_SIZE, "waiting for %s%s%s: %s", waited, most, place, conflict);
+    return out;
+}
+
+bool wait_line_show(const struct wait_line *line, const char *name, int64_t waited_ms,
+                    int64_t most_ms)
+{
+    char text[WAIT_LINE_SIZE];
+
+    if (!line->last.reason || !say_can_rewrite())
+        return false;
+    if (waited_ms >= LONG_MS)
+        say_rewrite("%s", wait_line_text(text, line, name, waited_ms, most_ms, wall_now_ms()));
+    return true;
+}
+
+/* --- acquiring -------------------------------------------------------------------------------- */
 
 #define NS_PER_MS INT64_C(1000000)
 
@@ -78,7 +169,8 @@ static bool acquire_is_around(const struct acquire *acquire, unsigned index,
                                      : mode != RUN_EXCLUSIVE && acquire->wanted->slots;
 
     return !others && holder &&
-           around_holds(run_options_name(acquire->wanted, index, name), holder);
+           acquire_around_holds(run_options_name(acquire->wanted, index, name), holder,
+                                acquire->pids_are_ours);
 }
 
 #define AROUND_TEXT                                                                                \
@@ -166,7 +258,7 @@ int acquire_signal(const struct acquire *acquire)
 {
     struct signalfd_siginfo info;
 
-    while (signals_next(acquire->signals, &info))
+    for (int i = 0; i < SIGNALS_AT_ONCE && signals_next(acquire->signals, &info); i++)
         if (acquire->by && acquire->by->hears_terminal && signals_from_terminal(&info) &&
             info.ssi_signo != SIGTSTP)
             continue;
@@ -218,6 +310,7 @@ static int acquire_poll_client(struct acquire *acquire, hf_client *client, int m
 /* HF_OK with a client, or a negative code; `ret_signal` gets a signal that ends this process. */
 static int acquire_connect_once(struct acquire *acquire, hf_client **ret_client, int *ret_signal)
 {
+    struct hf_agent_info agent = HF_AGENT_INFO_INIT;
     hf_client *client = NULL;
     int status = hf_connect_start(acquire->wanted->agent, &client);
 
@@ -231,10 +324,13 @@ static int acquire_connect_once(struct acquire *acquire, hf_client **ret_client,
     while ((status = hf_connect_result(client)) == HF_EPENDING && !*ret_signal &&
            !acquire->given_up)
         *ret_signal = acquire_poll_client(acquire, client, -1);
-    if (status == HF_OK && !*ret_signal)
+    if (status == HF_OK && !*ret_signal) {
+        acquire->pids_are_ours =
+            hf_agent_info(client, &agent) == HF_OK && process_pids_are_of(agent.agent_pidns);
         *ret_client = client;
-    else
+    } else {
         hf_disconnect(client);
+    }
     return acquire->given_up && status == HF_EPENDING ? HF_ECANCELED : status;
 }
 
@@ -250,7 +346,7 @@ static bool acquire_waits_on(const struct acquire *acquire, int status)
 
     if (acquire_is_full(status))
         return left_ms < 0 || left_ms > 1;
-    return (status == HF_ENOAGENT || status == HF_EGOING) && left_ms > 1;
+    return (status == HF_ENOAGENT || status == HF_ESHUTDOWN) && left_ms > 1;
 }
 
 /* Sleeps a moment after such a refusal. Returns a signal that ends this process, or 0. */
@@ -305,7 +401,7 @@ int acquire_begin(struct acquire *acquire, hf_client *client, hf_op **ret_op)
         .ttl_ms = (uint32_t)acquire->wanted->ttl_ms,
         .max_hold_ms = (uint32_t)acquire->wanted->max_hold_ms,
         .wait_ms = acquire_wait_left_ms(acquire),
-        .flags = acquire->by ? 0 : HF_ACQUIRE_RUN | HF_ACQUIRE_GUARDED,
+        .flags = acquire->by ? 0 : HF_ACQUIRE_JOB | HF_ACQUIRE_SECOND_GUARDIAN,
         .heartbeat_ms = (uint32_t)acquire->wanted->heartbeat_ms,
         .note = acquire->wanted->note,
         .progress = acquire_on_progress,

@@ -1,4 +1,4 @@
-#include "tools/run/beat.h"
+#include "tools/run/guardian.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -47,7 +47,7 @@ int beat_make(struct beat *beat, int64_t heartbeat_ns)
     return 0;
 }
 
-int64_t beat_pass_on(struct beat *beat, const struct hold *hold, int64_t now_ns)
+int64_t beat_pass_on(struct beat *beat, const struct lease_group *leases, int64_t now_ns)
 {
     uint32_t beats;
 
@@ -56,7 +56,7 @@ int64_t beat_pass_on(struct beat *beat, const struct hold *hold, int64_t now_ns)
     beats = __atomic_load_n(&beat->memory->beats, __ATOMIC_RELAXED);
     if (beats != beat->seen) {
         beat->seen = beats;
-        hold_beat(hold);
+        lease_group_beat(leases);
     }
-    return hold->count ? now_ns + beat->look_every_ns : INT64_MAX;
+    return leases->count ? now_ns + beat->look_every_ns : INT64_MAX;
 }

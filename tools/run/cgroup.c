@@ -1,4 +1,4 @@
-#include "tools/run/cgroup.h"
+#include "tools/run/job.h"
 
 #include <dirent.h>
 #include <errno.h>

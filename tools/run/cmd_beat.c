@@ -4,8 +4,7 @@
 
 #include "libclient/holdfast.h"
 #include "tools/common/args.h"
-#include "tools/common/exit_code.h"
-#include "tools/run/run.h"
+#include "tools/commands.h"
 
 static void cmd_beat_show_help(void)
 {

@@ -16,20 +16,20 @@
 
 #include "libclient/holdfast.h"
 #include "libclient/holdfast_sets.h"
-#include "tools/common/exit_code.h"
+#include "tools/common/args.h"
 #include "tools/common/process.h"
 #include "tools/run/acquire.h"
 #include "tools/run/grant.h"
-#include "tools/run/hold.h"
-#include "tools/run/own_pages.h"
+#include "tools/run/guardian.h"
+#include "tools/run/lease_group.h"
 #include "tools/run/input.h"
-#include "tools/run/run.h"
+#include "tools/run/job.h"
+#include "tools/commands.h"
 #include "tools/run/run_options.h"
 #include "tools/run/say.h"
 #include "tools/run/signals.h"
 #include "tools/run/tell.h"
 #include "tools/run/timeline.h"
-#include "tools/run/ttl.h"
 
 #define NS_PER_MS INT64_C(1000000)
 
@@ -40,7 +40,7 @@ struct holding {
     struct signals signals;
     struct input input;
     struct tell tell;
-    struct hold hold;
+    struct lease_group leases;
     struct timeline timeline;
     int64_t ttl_ns;
     int timer_fd;
@@ -111,7 +111,7 @@ static bool cmd_hold_acquire(struct holding *h, hf_client *client, int *ret_code
         *ret_code = acquire_refused(&h->acquire, status);
         return false;
     }
-    return acquire_await(&h->acquire, client, op, h->hold.leases, ret_code);
+    return acquire_await(&h->acquire, client, op, h->leases.lease, ret_code);
 }
 
 /* --- the hold --------------------------------------------------------------------------------- */
@@ -127,14 +127,14 @@ static int64_t cmd_hold_remaining_ms(const struct holding *h, int64_t valid_ns, 
 static void cmd_hold_tell_granted(struct holding *h)
 {
     char name[RUN_OPTIONS_NAME_SIZE];
-    int64_t valid_ns = hold_valid_until_ns(&h->hold);
+    int64_t valid_ns = lease_group_valid_until_ns(&h->leases);
     size_t first = grant_first(&h->wanted);
 
     for (size_t i = first; i < first + grant_told(&h->wanted); i++)
         tell(&h->tell, &(struct tell_event){
                            .event = "granted",
-                           .name = grant_name(&h->wanted, &h->hold, i, name),
-                           .fence = hf_fence(h->hold.leases[i]),
+                           .name = grant_name(&h->wanted, &h->leases, i, name),
+                           .fence = hf_fence(h->leases.lease[i]),
                            .ttl_ms = h->timeline.ttl_ns / NS_PER_MS,
                            .remaining_ms = cmd_hold_remaining_ms(h, valid_ns, timeline_now_ns()),
                        });
@@ -157,7 +157,7 @@ static int cmd_hold_not_told(const struct holding *h)
 static const char *cmd_hold_worst_name(const struct holding *h,
                                        char ret_name[RUN_OPTIONS_NAME_SIZE])
 {
-    return grant_name(&h->wanted, &h->hold, hold_worst(&h->hold), ret_name);
+    return grant_name(&h->wanted, &h->leases, lease_group_worst(&h->leases), ret_name);
 }
 
 static void cmd_hold_tell_of_worst(struct holding *h, const char *event, const char *reason,
@@ -165,30 +165,30 @@ static void cmd_hold_tell_of_worst(struct holding *h, const char *event, const c
 {
     char name[RUN_OPTIONS_NAME_SIZE];
 
-    tell(&h->tell,
-         &(struct tell_event){
-             .event = event,
-             .name = cmd_hold_worst_name(h, name),
-             .reason = reason,
-             .remaining_ms = cmd_hold_remaining_ms(h, hold_valid_until_ns(&h->hold), now_ns),
-         });
+    tell(&h->tell, &(struct tell_event){
+                       .event = event,
+                       .name = cmd_hold_worst_name(h, name),
+                       .reason = reason,
+                       .remaining_ms =
+                           cmd_hold_remaining_ms(h, lease_group_valid_until_ns(&h->leases), now_ns),
+                   });
 }
 
 static const char *cmd_hold_reason_of(const struct holding *h)
 {
-    const char *name, *reason = hold_reason(&h->hold, &name);
+    const char *name, *reason = lease_group_reason(&h->leases, &name);
 
     return *reason ? reason : "it was not renewed in time";
 }
 
 static void cmd_hold_tell_changes(struct holding *h, enum timeline_phase phase, int64_t now_ns)
 {
-    bool late = hold_state(&h->hold) == HF_STATE_LATE;
+    bool late = lease_group_state(&h->leases) == HF_STATE_LATE;
 
     if (phase == TIMELINE_STOP && !h->losing) {
         h->losing = true;
         cmd_hold_tell_of_worst(h, "losing", cmd_hold_reason_of(h), now_ns);
-        hold_begin_losing(&h->hold);
+        lease_group_begin_losing(&h->leases);
     }
     if (phase == TIMELINE_HELD && late != h->late) {
         h->late = late;
@@ -210,23 +210,25 @@ static void cmd_hold_sleep_until(struct holding *h, int64_t at_ns)
     struct pollfd fds[] = {
         {.fd = h->signals.fd, .events = POLLIN},
         {.fd = h->timer_fd, .events = POLLIN},
-        {.fd = hf_fd(h->hold.client), .events = POLLIN},
+        {.fd = hf_fd(h->leases.client), .events = POLLIN},
         {.fd = h->input.fd, .events = POLLIN},
         {.fd = h->tell.used ? h->tell.fd : -1, .events = POLLOUT},
     };
 
     timeline_arm(h->timer_fd, look_ns < at_ns ? look_ns : at_ns);
     if (poll(fds, sizeof(fds) / sizeof(fds[0]), -1) > 0 && fds[2].revents)
-        hf_dispatch(h->hold.client);
+        hf_dispatch(h->leases.client);
 }
 
 /* The end that a signal or the input asks for; -1: none. */
 static int cmd_hold_asked_to_end(struct holding *h)
 {
-    int signal;
+    int signal = acquire_signal(&h->acquire);
 
-    while ((signal = acquire_signal(&h->acquire)) == SIGTSTP)
+    if (signal == SIGTSTP) { /* what else has come is for the next look */
         kill(getpid(), SIGSTOP);
+        signal = 0;
+    }
     if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP)
         return EXIT_OK;
     if (signal)
@@ -244,7 +246,7 @@ static void cmd_hold_end_output(struct holding *h)
 /* For a worker that has seen the end of the output, an end of the input or a signal says that it has stopped. */
 static void cmd_hold_live_until_v(struct holding *h)
 {
-    int64_t valid_ns = hold_valid_until_ns(&h->hold);
+    int64_t valid_ns = lease_group_valid_until_ns(&h->leases);
 
     while (timeline_now_ns() < valid_ns && cmd_hold_asked_to_end(h) < 0)
         cmd_hold_sleep_until(h, valid_ns);
@@ -257,7 +259,7 @@ static int cmd_hold_lose(struct holding *h)
 
     cmd_hold_end_output(h);
     cmd_hold_live_until_v(h);
-    hold_free(&h->hold);
+    lease_group_free(&h->leases);
     return code;
 }
 
@@ -284,20 +286,20 @@ static bool cmd_hold_is_released(hf_op **ops, size_t count, int *status)
 static int cmd_hold_release_by(struct holding *h, int64_t by_ns)
 {
     hf_op *ops[HF_EXCLUSIVE_LEASES] = {0};
-    size_t count = h->hold.count;
+    size_t count = h->leases.count;
     int status = HF_OK;
 
     for (size_t i = 0; i < count; i++) {
-        int result = hf_release_start(h->hold.leases[i], &ops[i]);
+        int result = hf_release_start(h->leases.lease[i], &ops[i]);
 
         if (status == HF_OK)
             status = result;
     }
-    h->hold.count = 0;
+    h->leases.count = 0;
     while (!cmd_hold_is_released(ops, count, &status)) {
         struct pollfd fds[] = {
             {.fd = h->timer_fd, .events = POLLIN},
-            {.fd = hf_fd(h->hold.client), .events = POLLIN},
+            {.fd = hf_fd(h->leases.client), .events = POLLIN},
         };
 
         if (timeline_now_ns() >= by_ns) {
@@ -306,7 +308,7 @@ static int cmd_hold_release_by(struct holding *h, int64_t by_ns)
         }
         timeline_arm(h->timer_fd, by_ns);
         (void)poll(fds, 2, -1);
-        hf_dispatch(h->hold.client);
+        hf_dispatch(h->leases.client);
     }
     for (size_t i = 0; i < count; i++)
         hf_op_cancel(ops[i]);
@@ -317,7 +319,7 @@ static int cmd_hold_release(struct holding *h, int code)
 {
     char buffer[RUN_OPTIONS_NAME_SIZE];
     const char *name = cmd_hold_worst_name(h, buffer);
-    int64_t by_ns = hold_valid_until_ns(&h->hold) - h->timeline.ttl_ns / 10;
+    int64_t by_ns = lease_group_valid_until_ns(&h->leases) - h->timeline.ttl_ns / 10;
     int status = cmd_hold_release_by(h, by_ns);
 
     if (status == HF_ELOST || status == HF_ENOTHELD)
@@ -338,9 +340,9 @@ static int cmd_hold_keep(struct holding *h)
         int64_t now_ns = timeline_now_ns();
         enum timeline_phase phase;
 
-        timeline_set_ttl(&h->timeline, ttl_now_ns(h->hold.client, h->ttl_ns, h->timeline.ttl_ns));
-        phase = timeline_judge(&h->timeline, now_ns, hold_valid_until_ns(&h->hold),
-                               hold_state(&h->hold) == HF_STATE_LOSING);
+        timeline_set_ttl(&h->timeline, ttl_now_ns(h->leases.client, h->ttl_ns, h->timeline.ttl_ns));
+        phase = timeline_judge(&h->timeline, now_ns, lease_group_valid_until_ns(&h->leases),
+                               lease_group_state(&h->leases) == HF_STATE_LOSING);
         if (phase == TIMELINE_KILL)
             return cmd_hold_lose(h);
         if (code >= 0)
@@ -349,7 +351,7 @@ static int cmd_hold_keep(struct holding *h)
         tell_flush(&h->tell);
         if (h->input.some) {
             h->input.some = false;
-            hold_beat(&h->hold);
+            lease_group_beat(&h->leases);
         }
         cmd_hold_sleep_until(h, timeline_next(&h->timeline, now_ns));
     }
@@ -359,7 +361,7 @@ static int hold_lock(struct holding *h, hf_client *client)
 {
     int code = EXIT_OK;
 
-    h->hold = (struct hold){.client = client};
+    h->leases = (struct lease_group){.client = client};
     h->timer_fd = timeline_timer();
     if (h->timer_fd < 0) {
         say("%s: no timer: %s", h->acquire.shown, strerror(errno));
@@ -367,14 +369,14 @@ static int hold_lock(struct holding *h, hf_client *client)
     }
     if (!cmd_hold_acquire(h, client, &code))
         return code;
-    h->hold.count = run_options_leases(&h->wanted);
+    h->leases.count = run_options_leases(&h->wanted);
     timeline_init(&h->timeline, h->ttl_ns, 0);
-    if (grant_names(&h->acquire, &h->hold, &h->each) < 0) {
-        hold_release(&h->hold);
+    if (grant_names(&h->acquire, &h->leases, &h->each) < 0) {
+        lease_group_release(&h->leases);
         return EXIT_FAILED;
     }
     if (h->wanted.verbose)
-        grant_say(&h->acquire, &h->hold);
+        grant_say(&h->acquire, &h->leases);
     cmd_hold_tell_granted(h);
     code = cmd_hold_is_untold(h) ? cmd_hold_release(h, cmd_hold_not_told(h)) : cmd_hold_keep(h);
     tell_flush(&h->tell);
@@ -408,6 +410,7 @@ int cmd_hold(int argc, char **argv)
     };
     acquire_init(&h.acquire, &h.wanted, &h.signals);
     h.acquire.by = &h.by;
+    streams_look();
     say_init();
     own_pages();
     tell_init(&h.tell, h.wanted.json);

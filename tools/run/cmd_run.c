@@ -9,14 +9,14 @@
 
 #include "libclient/holdfast.h"
 #include "libclient/holdfast_sets.h"
-#include "tools/common/exit_code.h"
+#include "tools/common/args.h"
 #include "tools/common/text.h"
 #include "tools/run/acquire.h"
-#include "tools/run/environment.h"
 #include "tools/run/grant.h"
-#include "tools/run/guardians.h"
-#include "tools/run/hold.h"
-#include "tools/run/run.h"
+#include "tools/run/job.h"
+#include "tools/run/guardian.h"
+#include "tools/run/lease_group.h"
+#include "tools/commands.h"
 #include "tools/run/run_options.h"
 #include "tools/run/say.h"
 #include "tools/run/signals.h"
@@ -72,26 +72,26 @@ static int cmd_run_hold_and_run(struct run *run, hf_client *client)
         .verbose = run->wanted.verbose,
         .signals = &run->signals,
     };
-    struct hold hold = {.client = client};
+    struct lease_group leases = {.client = client};
     struct guardian guardian;
     int code = EXIT_OK, signal, status = grant_ttl_ns(&run->acquire, client, &plan.ttl_ns);
 
     if (status < 0)
         return acquire_refused(&run->acquire, status);
-    if (!cmd_run_acquire(run, client, &plan, &guardian, hold.leases, &code))
+    if (!cmd_run_acquire(run, client, &plan, &guardian, leases.lease, &code))
         return code;
-    hold.count = run_options_leases(&run->wanted);
+    leases.count = run_options_leases(&run->wanted);
     while ((signal = acquire_signal(&run->acquire)) == SIGTSTP)
         kill(getpid(), SIGSTOP);
-    if (signal || grant_names(&run->acquire, &hold, &run->each) < 0) {
-        hold_release(&hold);
+    if (signal || grant_names(&run->acquire, &leases, &run->each) < 0) {
+        lease_group_release(&leases);
         guardians_free(&guardian);
         return signal ? EXIT_BY_SIGNAL + signal : EXIT_FAILED;
     }
     if (run->wanted.verbose)
-        grant_say(&run->acquire, &hold);
-    environment_set(&run->wanted, &hold);
-    return guardians_run(&guardian, &hold);
+        grant_say(&run->acquire, &leases);
+    environment_set(&run->wanted, &leases);
+    return guardians_run(&guardian, &leases);
 }
 
 int cmd_run(int argc, char **argv)
@@ -109,6 +109,7 @@ int cmd_run(int argc, char **argv)
         return EXIT_OK;
     }
     acquire_init(&run.acquire, &run.wanted, &run.signals);
+    streams_look();
     say_init();
     if (signals_take(&run.signals) < 0) {
         say("signals: %s", strerror(errno));

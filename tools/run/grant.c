@@ -1,6 +1,7 @@
 #include "tools/run/grant.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,10 +29,10 @@ int grant_ttl_ns(const struct acquire *acquire, hf_client *client, int64_t *ret_
     return HF_OK;
 }
 
-const char *grant_name(const struct run_options *wanted, const struct hold *hold, size_t i,
+const char *grant_name(const struct run_options *wanted, const struct lease_group *leases, size_t i,
                        char ret_name[RUN_OPTIONS_NAME_SIZE])
 {
-    int slot = hold->count == 1 ? hf_slot_number(hold->leases[0]) : -1;
+    int slot = leases->count == 1 ? hf_slot_number(leases->lease[0]) : -1;
 
     return run_options_name(wanted, slot < 0 ? (unsigned)i : (unsigned)slot, ret_name);
 }
@@ -46,24 +47,25 @@ size_t grant_told(const struct run_options *wanted)
     return wanted->mode == RUN_EXCLUSIVE ? 1 : wanted->count;
 }
 
-int grant_names(struct acquire *acquire, struct hold *hold, char (**ret_each)[TEXT_NAME_SIZE])
+int grant_names(struct acquire *acquire, struct lease_group *leases,
+                char (**ret_each)[TEXT_NAME_SIZE])
 {
     char name[RUN_OPTIONS_NAME_SIZE];
-    char(*each)[TEXT_NAME_SIZE] = calloc(hold->count, sizeof(each[0]));
+    char(*each)[TEXT_NAME_SIZE] = calloc(leases->count, sizeof(each[0]));
 
     if (!each)
         return HF_ENOMEM;
-    for (size_t i = 0; i < hold->count; i++) {
-        text_escape_str(each[i], sizeof(each[i]), grant_name(acquire->wanted, hold, i, name));
-        hold->names[i] = each[i];
+    for (size_t i = 0; i < leases->count; i++) {
+        text_escape_str(each[i], sizeof(each[i]), grant_name(acquire->wanted, leases, i, name));
+        leases->names[i] = each[i];
     }
-    if (hold->count == 1)
+    if (leases->count == 1)
         memcpy(acquire->shown, each[0], sizeof(acquire->shown));
     *ret_each = each;
     return HF_OK;
 }
 
-void grant_say(const struct acquire *acquire, const struct hold *hold)
+void grant_say(const struct acquire *acquire, const struct lease_group *leases)
 {
     char span[TEXT_SPAN_SIZE];
 
@@ -71,7 +73,7 @@ void grant_say(const struct acquire *acquire, const struct hold *hold)
     for (size_t i = 0; i < grant_told(acquire->wanted); i++) {
         size_t lease = grant_first(acquire->wanted) + i;
 
-        say("%s: acquired after %s, fence %" PRIu64, hold->names[lease], span,
-            hf_fence(hold->leases[lease]));
+        say("%s: acquired after %s, fence %" PRIu64, leases->names[lease], span,
+            hf_fence(leases->lease[lease]));
     }
 }

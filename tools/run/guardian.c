@@ -8,11 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tools/common/exit_code.h"
+#include "tools/common/args.h"
 #include "tools/common/text.h"
-#include "tools/run/own_pages.h"
 #include "tools/run/say.h"
-#include "tools/run/ttl.h"
+#include "tools/run/acquire.h"
 
 #define NS_PER_MS INT64_C(1000000)
 
@@ -21,6 +20,8 @@
 #define KILL_LATE_PAUSE_NS (50 * NS_PER_MS)
 #define KILL_COMPLAIN_NS   (1000 * NS_PER_MS)
 #define KILL_GIVE_UP_NS    (10000 * NS_PER_MS)
+
+#define STARTING_NS        (10000 * NS_PER_MS)
 
 #define PAGES_AFTER_NS     (100 * NS_PER_MS)
 
@@ -43,12 +44,22 @@ const char *guardian_problem(int error)
     }
 }
 
+int64_t guardian_patience_ns(const struct guardian *g)
+{
+    return g->plan->ttl_ns + STARTING_NS;
+}
+
 enum timeline_phase guardian_judge(struct guardian *g, int64_t now_ns)
 {
-    int64_t valid_ns = hold_valid_until_ns(&g->hold);
+    int64_t valid_ns = lease_group_valid_until_ns(&g->leases);
+    enum timeline_phase phase;
 
-    timeline_set_ttl(&g->timeline, ttl_now_ns(g->hold.client, g->plan->ttl_ns, g->timeline.ttl_ns));
-    return timeline_judge(&g->timeline, now_ns, valid_ns, hold_state(&g->hold) == HF_STATE_LOSING);
+    timeline_set_ttl(&g->timeline,
+                     ttl_now_ns(g->leases.client, g->plan->ttl_ns, g->timeline.ttl_ns));
+    phase = timeline_judge(&g->timeline, now_ns, valid_ns,
+                           lease_group_state(&g->leases) == HF_STATE_LOSING);
+    g->tree.until_ns = g->timeline.kill_at_ns; /* (!) no search may outlast it */
+    return phase;
 }
 
 static const char *guardian_why_it_lives(char state)
@@ -120,8 +131,9 @@ void guardian_kill_tree(struct guardian *g, int64_t now_ns)
     }
     if (now_ns < g->kill_next_ns)
         return;
-    cgroup_kill(&g->cgroup);
     g->tree.group = atomic_load(&g->shared->group);
+    tree_kill_first(&g->tree, atomic_load(&g->shared->job));
+    cgroup_kill(&g->cgroup);
     /* (!) However long it takes: a scan alone is outrun by processes that fork and end. While the inner one lives, orphans are its. */
     if ((!g->tree.spare && tree_hunt(&g->tree, g->on_reaped, g->on_reaped_arg)) ||
         tree_signal(&g->tree, SIGKILL, &outcome) == 0)
@@ -136,7 +148,7 @@ void guardian_kill_in_time(struct guardian *g, int64_t now_ns)
     atomic_store(&g->shared->killing, 1);
     guardian_kill_tree(g, now_ns);
     if (first)
-        hold_begin_killing(&g->hold);
+        lease_group_begin_killing(&g->leases);
 }
 
 bool guardian_kill_failed(const struct guardian *g, int64_t now_ns)
@@ -215,35 +227,56 @@ void guardian_wait(struct guardian *g, int64_t until_ns)
         {.fd = g->timer_fd, .events = POLLIN},
         {.fd = g->peer_gone ? -1 : g->link_fd, .events = POLLIN},
         {.fd = g->peer_gone ? -1 : g->peer_fd, .events = POLLIN},
-        {.fd = g->hold.count ? hf_fd(g->hold.client) : -1, .events = POLLIN},
+        {.fd = g->leases.count ? hf_fd(g->leases.client) : -1, .events = POLLIN},
         {.fd = g->cgroup.events_fd, .events = POLLPRI},
     };
 
     timeline_arm(g->timer_fd, guardian_look_after_pages(g, until_ns));
-    if (poll(fds, sizeof(fds) / sizeof(fds[0]), -1) <= 0)
+    if (poll(fds, sizeof(fds) / sizeof(fds[0]), -1) <= 0) {
+        if (errno == EINVAL)
+            usleep(GUARDIAN_NAP_US);
         return;
+    }
     if (fds[3].revents)
         g->peer_gone = true;
     if (fds[4].revents)
-        hf_dispatch(g->hold.client);
+        hf_dispatch(g->leases.client);
     if (fds[5].revents)
         (void)cgroup_is_empty(&g->cgroup); /* makes the descriptor quiet */
 }
 
 static void guardian_take_back(const struct guardian *g)
 {
-    if (hold_once_take_back(&g->hold, g->plan->once_per_ms, atomic_load(&g->shared->once_before)) <
-        0)
+    if (lease_group_once_take_back(&g->leases, g->plan->once_per_ms,
+                                   atomic_load(&g->shared->once_before)) < 0)
         say("%s: the job failed, but counts as run in this period: %s", g->plan->name,
             hf_last_message());
 }
 
-/* A command that could not be started, or a script that ends with what it could not start, has not run: a typo uses up no
- * period. */
+/* (!) Only a proof takes a run back: that the job did not begin, or that it failed by itself. Whatever else happens it may have done all
+ * its work.
+ *
+ *   the lock was lost, or run killed, before the start   nothing was started   taken back (guardian_inner.c:due_now)
+ *   no new process (fork)                                nothing was started   taken back (guardian_inner.c)
+ *   the command could not be executed                    `exec_failed`         taken back
+ *   it ended with 126 or 127                             waitpid()             taken back
+ *   it ended with another code than 0, or by a signal    waitpid()             taken back with --retry-failed
+ *   it ended with 0                                                            counts
+ *   it was stopped: lock lost or asked for, --max-hold   `cut_short`           counts
+ *   a guardian was killed, by whomever                   `cut_short`           counts
+ *   both were                                            nobody looks          counts
+ *   its end is unknown: a tracer does not reap it        `job_status` -1       counts
+ *
+ * 126 and 127 are a typo, or a script that ends with what it could not start, and use up no period. */
 static bool guardian_has_run(const struct guardian *g)
 {
-    int code = g->shared->exit_code;
+    int status = g->shared->job_status, code;
 
+    if (atomic_load(&g->shared->exec_failed))
+        return false;
+    if (g->shared->cut_short || status < 0)
+        return true;
+    code = WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_BY_SIGNAL;
     return code != EXIT_CANNOT_RUN && code != EXIT_NOT_FOUND &&
            (!g->plan->retry_failed || code == 0);
 }
@@ -253,7 +286,7 @@ static void guardian_tell_end(const struct guardian *g)
 {
     int status = g->shared->job_status, end = HF_ONCE_OPEN, code = 0;
 
-    if (g->shared->exit_code == EXIT_LOST) {
+    if (g->shared->lost) {
         end = HF_ONCE_LOST;
     } else if (status >= 0 && WIFEXITED(status)) {
         end = HF_ONCE_EXITED;
@@ -262,24 +295,25 @@ static void guardian_tell_end(const struct guardian *g)
         end = HF_ONCE_KILLED;
         code = WTERMSIG(status);
     }
-    (void)hold_once_ended(&g->hold, g->plan->once_per_ms, end, code);
+    (void)lease_group_once_ended(&g->leases, g->plan->once_per_ms, end, code);
 }
 
 void guardian_release(struct guardian *g)
 {
-    bool ran_held = hold_state(&g->hold) < HF_STATE_LOST && atomic_load(&g->shared->started);
+    bool ran_held =
+        lease_group_state(&g->leases) < HF_STATE_LOST && atomic_load(&g->shared->started);
     int status;
 
     /* Both guardians kill and tell the agent on their own rings: it hears of the kill before the release. */
     if (atomic_load(&g->shared->killing))
-        hold_begin_killing(&g->hold);
+        lease_group_begin_killing(&g->leases);
     if (ran_held && g->plan->once_per_ms && atomic_load(&g->shared->reaped)) {
         if (guardian_has_run(g))
             guardian_tell_end(g);
         else
             guardian_take_back(g);
     }
-    status = hold_release(&g->hold);
+    status = lease_group_release(&g->leases);
     /* The nodes show what nobody had noticed: another may have held the lock while the job ran. */
     if (ran_held && status == HF_ELOST) {
         say("%s: %s", g->plan->name, hf_last_message());
@@ -304,4 +338,17 @@ bool guardian_hear(const struct guardian *g, int *ret_word)
 {
     return recv(g->link_fd, ret_word, sizeof(*ret_word), MSG_DONTWAIT) ==
            (ssize_t)sizeof(*ret_word);
+}
+
+/* --- the TTL that the timeline goes by -------------------------------------------------------- */
+
+#define NS_PER_MS INT64_C(1000000)
+
+int64_t ttl_now_ns(hf_client *client, int64_t asked_ns, int64_t told_ns)
+{
+    struct hf_agent_info agent = HF_AGENT_INFO_INIT;
+
+    if (!client || hf_agent_info(client, &agent) < 0)
+        return told_ns;
+    return agent.ttl_max_ms * NS_PER_MS < asked_ns ? agent.ttl_max_ms * NS_PER_MS : asked_ns;
 }

@@ -1,8 +1,9 @@
 /* The inner guardian: the job's parent. */
-#include "tools/run/guardian_inner.h"
+#include "tools/run/guardian.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,12 +11,105 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tools/common/exit_code.h"
+#include "tools/common/args.h"
 #include "tools/common/text.h"
-#include "tools/run/due.h"
+#include "tools/run/input.h"
 #include "tools/run/job.h"
 #include "tools/run/say.h"
-#include "tools/run/streams.h"
+
+/* --- whether the job is due ------------------------------------------------------------------- */
+
+#define NS_PER_MS INT64_C(1000000)
+/* (!) Without -w, too: the nodes may have a record of a run that has not begun, which nobody else can begin. */
+#define NODES_NS (5000 * NS_PER_MS)
+#define AGAIN_MS 200
+
+/* Before the nodes are asked again. False: a signal came, of which the outer guardian tells, or that one is gone. (!) The client's
+ * events do not end it: each answer is one. */
+static bool due_pause(const struct guardian *g)
+{
+    struct pollfd fds[] = {
+        {.fd = g->plan->signals->fd, .events = POLLIN},
+        {.fd = g->link_fd, .events = POLLIN},
+        {.fd = g->peer_fd, .events = POLLIN},
+    };
+
+    (void)poll(fds, sizeof(fds) / sizeof(fds[0]), AGAIN_MS);
+    hf_dispatch(g->leases.client);
+    return !fds[0].revents && !fds[1].revents && !fds[2].revents;
+}
+
+static bool due_is_held(struct guardian *g)
+{
+    return guardian_judge(g, timeline_now_ns()) == TIMELINE_HELD;
+}
+
+static int due_ask(struct guardian *g)
+{
+    int64_t until_ns = timeline_now_ns() + NODES_NS, before = 0;
+    int status;
+
+    if (until_ns < g->plan->once_until_ns)
+        until_ns = g->plan->once_until_ns;
+    do { /* nodes come back, as those of an agent that has just started; a loss ends it */
+        atomic_store(&g->shared->late_ns, timeline_now_ns() + guardian_patience_ns(g));
+        status = lease_group_once(&g->leases, g->plan->once_per_ms, &before);
+    } while (status == HF_ENOQUORUM && due_is_held(g) && timeline_now_ns() < until_ns &&
+             due_pause(g));
+    atomic_store(&g->shared->once_before, before);
+    return status;
+}
+
+static bool due_outer_is_gone(const struct guardian *g)
+{
+    struct pollfd outer = {.fd = g->peer_fd, .events = POLLIN};
+
+    return poll(&outer, 1, 0) > 0;
+}
+
+/* It was told to start the job. Returns the exit code, if that must not be any more. */
+static int due_still(struct guardian *g)
+{
+    if (!due_is_held(g)) {
+        say("%s: the lock was lost before the job was started", g->plan->name);
+        return EXIT_LOST;
+    }
+    return due_outer_is_gone(g) ? EXIT_FAILED : EXIT_OK;
+}
+
+/* The job was to run, and could not be started. */
+static void due_take_back(const struct guardian *g)
+{
+    if (g->plan->once_per_ms &&
+        lease_group_once_take_back(&g->leases, g->plan->once_per_ms,
+                                   atomic_load(&g->shared->once_before)) < 0)
+        say("%s: the job was not started, but counts as run in this period: %s", g->plan->name,
+            hf_last_message());
+}
+
+/* For the inner guardian, with all that the job needs at hand: what waits between the answer and the start makes the next start
+ * come too early. False: the job is not to run, with `ret_code`; it has said why, where that is wanted. */
+static bool due_now(struct guardian *g, int *ret_code)
+{
+    int status;
+
+    if (!g->plan->once_per_ms)
+        return true;
+    status = due_ask(g);
+    if (status == HF_OK) {
+        *ret_code = due_still(g);
+        if (*ret_code != EXIT_OK)
+            due_take_back(g);
+        return *ret_code == EXIT_OK;
+    }
+    /* On a terminal, and if asked to: cron makes a mail of each line. */
+    if (status != HF_EDONE || g->plan->verbose || say_is_terminal())
+        say("%s: not run: %s", g->plan->name, hf_last_message());
+    *ret_code = status == HF_EDONE ? g->plan->done_code : exit_code_of(status);
+    return false;
+}
+
+/* --- the inner guardian ----------------------------------------------------------------------- */
 
 #define NS_PER_MS         INT64_C(1000000)
 #define LEFTOVER_GRACE_NS (1000 * NS_PER_MS) /* to end by themselves, and after SIGTERM again */
@@ -25,7 +119,8 @@ struct inner {
     struct guardian g;
     pid_t job; /* 0 when it is reaped */
     int job_status;
-    pid_t hook; /* 0 none */
+    bool job_told; /* a guardian had told it to stop by then */
+    pid_t hook;    /* 0 none */
     int hook_status;
     bool hook_ended;
     bool late;     /* and reported, if wanted */
@@ -56,6 +151,7 @@ static void inner_on_reaped(pid_t pid, int status, void *arg)
     } else if (pid == in->job) {
         in->job = 0;
         in->job_status = status;
+        in->job_told = atomic_load(&in->g.shared->stopping) || atomic_load(&in->g.shared->killing);
     } else if (pid == in->hook) {
         in->hook = 0;
         in->hook_status = status;
@@ -92,13 +188,15 @@ static int inner_start_job(struct inner *in)
     int rc;
 
     sigemptyset(&before);
-    while (signals_next(in->g.plan->signals, &info))
+    for (int i = 0; i < SIGNALS_AT_ONCE && signals_next(in->g.plan->signals, &info); i++)
         sigaddset(&before, (int)info.ssi_signo);
     /* (!) First: the outer guardian stops a job only if there is one. */
     atomic_store(&in->g.shared->started, 1);
     rc = job_start(&start, &in->job, &inside);
     if (rc < 0)
         atomic_store(&in->g.shared->started, 0);
+    if (rc == 0)
+        atomic_store(&in->g.shared->job, in->job);
     if (rc == 0 && start.own_group)
         atomic_store(&in->g.shared->group, in->job);
     /* The group got these before the job was in it, so the job has not. */
@@ -108,7 +206,7 @@ static int inner_start_job(struct inner *in)
 
     /* (!) If the job were outside the group, the agent would take it for over. */
     if (rc == 0 && inside)
-        hold_group(&in->g.hold, in->g.cgroup.fd);
+        lease_group_tell_cgroup(&in->g.leases, in->g.cgroup.fd);
     return rc;
 }
 
@@ -138,7 +236,7 @@ static void inner_start_hook(struct inner *in, const char *reason)
 static void inner_begin_stop(struct inner *in, int64_t now_ns)
 {
     struct guardian *g = &in->g;
-    const char *name, *why = hold_reason(&g->hold, &name);
+    const char *name, *why = lease_group_reason(&g->leases, &name);
     const char *reason = *why ? why : "it was not renewed in time";
     char span[TEXT_SPAN_SIZE];
     int mine = 0;
@@ -150,7 +248,7 @@ static void inner_begin_stop(struct inner *in, int64_t now_ns)
         else
             tree_signal(&g->tree, g->plan->stop_signal, NULL);
     }
-    hold_begin_losing(&g->hold);
+    lease_group_begin_losing(&g->leases);
     say("%s: the lock is being lost: %s; %s, SIGKILL in %s", name, reason,
         in->hook ? "running the on-lost command" : "stopping the job",
         text_span(span, sizeof(span), (g->timeline.kill_at_ns - now_ns) / NS_PER_MS));
@@ -158,7 +256,7 @@ static void inner_begin_stop(struct inner *in, int64_t now_ns)
 
 static void inner_tell_lost(struct inner *in)
 {
-    const char *name, *reason = hold_reason(&in->g.hold, &name);
+    const char *name, *reason = lease_group_reason(&in->g.leases, &name);
 
     if (!in->stopping)
         say("%s: the lock is lost: %s; killed the job", name, reason);
@@ -218,7 +316,7 @@ static void inner_end_leftovers(struct inner *in, int64_t now_ns)
 /* Half of the TTL is left, and renewals fail. */
 static void inner_tell_late(struct inner *in)
 {
-    bool late = hold_state(&in->g.hold) == HF_STATE_LATE;
+    bool late = lease_group_state(&in->g.leases) == HF_STATE_LATE;
 
     if (late != in->late && in->g.plan->verbose)
         say("%s: %s", in->g.plan->name, late ? "renewals are late" : "renewed again");
@@ -266,6 +364,12 @@ static int64_t inner_next_look(const struct inner *in, int64_t now_ns)
     return next;
 }
 
+/* A twentieth of T behind its next look, whoever watches it takes the inner guardian for stopped. */
+static void inner_promise_look(struct inner *in, int64_t next_ns)
+{
+    atomic_store(&in->g.shared->late_ns, next_ns + in->g.timeline.ttl_ns / 20);
+}
+
 /* A signal for the guardians' group is one for the job's. If that is the same group the job has it already. */
 static void inner_pass_on(const struct inner *in, int sig, bool of_group)
 {
@@ -282,7 +386,7 @@ static void inner_hear(struct inner *in)
 {
     int word;
 
-    while (guardian_hear(&in->g, &word)) {
+    for (int i = 0; i < SIGNALS_AT_ONCE && guardian_hear(&in->g, &word); i++) {
         int sig = word & GUARDIAN_SIGNAL;
 
         if (in->job)
@@ -297,8 +401,9 @@ static bool inner_watch(struct inner *in)
 {
     struct guardian *g = &in->g;
 
+    inner_promise_look(in, inner_next_look(in, timeline_now_ns()));
     for (;;) {
-        int64_t now_ns = timeline_now_ns();
+        int64_t now_ns = timeline_now_ns(), next_ns;
         /* Judged before anything is reaped: a job that ended after V was not covered by the lock. */
         enum timeline_phase phase = guardian_judge(g, now_ns);
         struct signalfd_siginfo info;
@@ -313,8 +418,10 @@ static bool inner_watch(struct inner *in)
         if (guardian_kill_failed(g, now_ns) ||
             (g->kill_since_ns && in->told_to_end && g->complained))
             return false;
-        guardian_wait(g, inner_next_look(in, now_ns));
-        while (signals_next(g->plan->signals, &info))
+        next_ns = inner_next_look(in, now_ns);
+        inner_promise_look(in, next_ns);
+        guardian_wait(g, next_ns);
+        for (int i = 0; i < SIGNALS_AT_ONCE && signals_next(g->plan->signals, &info); i++)
             ; /* only wakes us: the outer guardian gets them too, and forwards them */
         inner_hear(in);
     }
@@ -360,6 +467,7 @@ static void inner_own_pages(struct guardian *g)
 static _Noreturn void inner_end_without_job(struct guardian *g, int code)
 {
     g->shared->exit_code = code;
+    atomic_store(&g->shared->left_to_outer, 1);
     atomic_store(&g->shared->reaped, 1);
     _exit(code);
 }
@@ -379,14 +487,15 @@ _Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *ti
 {
     static struct inner in; /* static: not on a stack that is unwound */
     struct guardian *g = &in.g;
-    hf_client *inherited = given->hold.client;
+    hf_client *inherited = given->leases.client;
     int status, code;
 
     in.g = *given;
     g->on_reaped = inner_on_reaped;
     g->on_reaped_arg = &in;
     /* An agent that is just restarting gets at least the time that a new lock has. */
-    status = hold_join_patiently(&g->hold, tickets, g->plan->ttl_ns / 2, g->peer_fd, &g->hold);
+    status = lease_group_join_patiently(&g->leases, tickets, g->plan->ttl_ns / 2, g->peer_fd,
+                                        &g->leases);
     hf_disconnect(inherited);
     if (status < 0) {
         say("%s: the second guardian cannot join the lease: %s", g->plan->name, hf_last_message());
@@ -427,6 +536,8 @@ _Noreturn void guardian_inner(struct guardian *given, const struct hf_ticket *ti
         _exit(g->shared->exit_code);
     }
     g->shared->exit_code = inner_exit_code(&in);
+    g->shared->lost = in.lost;
+    g->shared->cut_short = in.lost || in.job_told || g->peer_gone;
     g->shared->job_status = in.job ? -1 : in.job_status;
     atomic_store(&g->shared->reaped, 1);
     inner_say_how_it_ended(&in);

@@ -1,5 +1,5 @@
 /* Sets up the two guardians and forks the second. */
-#include "tools/run/guardians.h"
+#include "tools/run/guardian.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,10 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tools/common/exit_code.h"
-#include "tools/run/guardian_inner.h"
-#include "tools/run/guardian_outer.h"
-#include "tools/run/own_pages.h"
+#include "tools/common/args.h"
+#include "tools/run/job.h"
 #include "tools/run/say.h"
 
 static int guardians_pidfd_open_(pid_t pid)
@@ -114,22 +112,23 @@ void guardians_free(struct guardian *g)
 static int guardians_fail(struct guardian *g, const char *what, const char *why)
 {
     say("%s: %s%s", g->plan->name, what, why);
-    hold_release(&g->hold);
+    lease_group_release(&g->leases);
     guardians_free(g);
     return EXIT_FAILED;
 }
 
-int guardians_run(struct guardian *g, const struct hold *hold)
+int guardians_run(struct guardian *g, const struct lease_group *leases)
 {
     struct hf_ticket tickets[HF_EXCLUSIVE_LEASES];
     pid_t inner;
     int code;
 
-    g->hold = *hold;
+    g->leases = *leases;
     g->group = getpgrp();
     g->session = getsid(0);
-    if (hold_tickets(hold, tickets) < 0)
+    if (lease_group_tickets(leases, tickets) < 0)
         return guardians_fail(g, "", hf_last_message());
+    atomic_store(&g->shared->late_ns, timeline_now_ns() + guardian_patience_ns(g));
     inner = fork();
     if (inner < 0)
         return guardians_fail(g, "fork: ", strerror(errno));
@@ -148,7 +147,8 @@ int guardians_run(struct guardian *g, const struct hold *hold)
     explicit_bzero(tickets, sizeof(tickets));
     code = guardian_outer(g, inner);
     witness_free(&g->witness);
-    hold_free(&g->hold); /* the leases that are left to lapse */
+    lease_group_free(&g->leases); /* the leases that are left to lapse */
     guardians_free(g);
+    streams_give_up();
     return code;
 }

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "tools/common/args.h"
-#include "tools/common/exit_code.h"
 #include "tools/run/say.h"
 
 #define TERMINAL_AGAIN_NS (INT64_C(500) * 1000000)

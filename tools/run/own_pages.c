@@ -1,4 +1,4 @@
-#include "tools/run/own_pages.h"
+#include "tools/run/guardian.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* --- groups without an OOM killer ------------------------------------------------------------- */
@@ -131,38 +132,36 @@ static int own_pages_find(struct own_pages_range ranges[MOST])
 
 /* (!) In between nothing may write there: no stdio, no allocation. The kernel exchanges the mapping at once, code that runs in it
  * goes on in the copy. */
-static int own_pages_move_one(int fd, const struct own_pages_range *range, off_t at)
-{
-    for (size_t done = 0; done < range->length;) {
-        ssize_t n =
-            pwrite(fd, (const char *)range->start + done, range->length - done, at + (off_t)done);
-
-        if (n < 0)
-            return -1;
-        done += (size_t)n;
-    }
-    return mmap(range->start, range->length, range->protection, MAP_PRIVATE | MAP_FIXED, fd, at) ==
-                   MAP_FAILED
-               ? -1
-               : 0;
-}
-
-/* Those of files, which the kernel does not promise to keep. */
-static void own_pages_move(const struct own_pages_range *ranges, int count)
+static void own_pages_move_one(const struct own_pages_range *range)
 {
     int fd = memfd_create("holdfast-pages", MFD_CLOEXEC);
-    off_t at = 0;
+    size_t done = 0;
 
-    if (fd < 0)
-        return;
-    for (int i = 0; i < count; i++) {
-        if (!ranges[i].of_file)
-            continue;
-        if (own_pages_move_one(fd, &ranges[i], at) < 0)
+    while (fd >= 0 && done < range->length) {
+        ssize_t n =
+            pwrite(fd, (const char *)range->start + done, range->length - done, (off_t)done);
+
+        if (n <= 0)
             break;
-        at += (off_t)ranges[i].length;
+        done += (size_t)n;
     }
-    close(fd);
+    if (fd >= 0 && done == range->length)
+        (void)mmap(range->start, range->length, range->protection, MAP_PRIVATE | MAP_FIXED, fd, 0);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* Those of files, which the kernel does not promise to keep. Each goes into memory of its own: the limit on a file's size (ulimit -f) is
+ * for that, too, and what is larger stays where it is. */
+static void own_pages_move(const struct own_pages_range *ranges, int count)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_FSIZE, &limit) < 0)
+        return;
+    for (int i = 0; i < count; i++)
+        if (ranges[i].of_file && ranges[i].length <= limit.rlim_cur)
+            own_pages_move_one(&ranges[i]);
 }
 
 void own_pages(void)

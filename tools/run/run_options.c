@@ -6,9 +6,8 @@
 #include <string.h>
 
 #include "tools/common/args.h"
-#include "tools/common/exit_code.h"
 #include "tools/common/text.h"
-#include "tools/run/beat.h"
+#include "tools/run/guardian.h"
 
 enum {
     OPT_MAX_HOLD = 256,

@@ -15,6 +15,9 @@ void say_prepare(void);
 /* "holdfast: <message>\n" */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Whether standard error is a terminal, as say_init() saw it. (!) To ask anew is to ask its file system, which may hang. */
+bool say_is_terminal(void);
+
 /* Whether standard error is a terminal whose lines can be rewritten, with this process in its foreground. */
 bool say_can_rewrite(void);
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "tools/common/text.h"
-#include "shm/utf8.h"
+#include "shm/text.h"
 
 /* --- a line ----------------------------------------------------------------------------------- */
 
@@ -170,7 +170,7 @@ void tell_init(struct tell *tell, bool json)
     if (!S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
         return;
     if ((fcntl(STDOUT_FILENO, F_GETFL) & O_ACCMODE) == O_RDONLY)
-        return; /* a closed one (shm/streams.h): opened anew it would take everything */
+        return; /* a closed one (shm/process.h): opened anew it would take everything */
     fd = open("/proc/self/fd/1", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0)
         return;

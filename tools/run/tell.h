@@ -1,7 +1,7 @@
 /* The lines of `holdfast hold` on standard output: one event each, JSON or words.
  *
- * Writing never blocks: what a slow reader has not taken waits in memory, and when there is no more room a line is
- * dropped as a whole. So each line is whole, and no reader can delay the end of a hold. One thread. */
+ * Writing blocks for a file only, whose file system may hang. What a slow reader has not taken waits in memory, and when there
+ * is no more room a line is dropped as a whole. So each line is whole, and no reader can delay the end of a hold. One thread. */
 #ifndef HOLDFAST_TOOLS_RUN_TELL_H
 #define HOLDFAST_TOOLS_RUN_TELL_H
 

@@ -1,4 +1,4 @@
-#include "tools/run/tree.h"
+#include "tools/run/tree_internal.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -15,8 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tools/common/process.h"
-
 #define FIRST_CAPACITY 1024
 #define REAPED_AT_ONCE 64
 #define HUNT_LOOKS     100
@@ -24,15 +22,8 @@
 #define HUNT_DEPTH     8  /* generations of slow-dying processes, each with a child */
 #define HUNT_PAUSE_NS  200000
 #define BELOW_BYTES    4096
-#define CHILDREN_BYTES 65536
-
-struct tree_process {
-    pid_t pid, parent;
-    unsigned long long start; /* clock ticks since boot */
-    bool alive, ours;
-    char state;
-    char command[16];
-};
+#define NEAR_NUMBERS   32768 /* a kernel's least; some milliseconds */
+#define NEAR_LOOKS     4     /* generations: what one leaves becomes ours */
 
 /* In the /proc of an outer PID namespace we have two numbers, and our own may be somebody else's there. 0, or -1 with errno. */
 static int tree_check_shows_us(int proc)
@@ -65,6 +56,25 @@ static int tree_check_shows_us(int proc)
     return number == getpid() && !another ? 0 : -1;
 }
 
+static bool tree_names_children(const struct tree *tree)
+{
+    char path[48];
+
+    snprintf(path, sizeof(path), "%d/task/%d/children", (int)tree->root, (int)tree->root);
+    return faccessat(dirfd(tree->proc), path, R_OK, 0) == 0;
+}
+
+static pid_t tree_pid_max(void)
+{
+    FILE *file = fopen("/proc/sys/kernel/pid_max", "re");
+    char text[16] = "";
+    long most = file && fgets(text, sizeof(text), file) ? strtol(text, NULL, 10) : 0;
+
+    if (file)
+        fclose(file);
+    return most > 0 && most < INT_MAX ? (pid_t)most : INT_MAX;
+}
+
 int tree_init(struct tree *tree, pid_t spare)
 {
     int error;
@@ -81,6 +91,8 @@ int tree_init(struct tree *tree, pid_t spare)
         return -1;
     }
     tree->capacity = FIRST_CAPACITY;
+    tree->names_children = tree_names_children(tree);
+    tree->pid_max = tree_pid_max();
     return 0;
 }
 
@@ -94,193 +106,6 @@ void tree_free(struct tree *tree)
     tree->processes = NULL;
     tree->others = NULL;
     tree->other_count = 0;
-}
-
-static bool tree_read_stat(int proc, pid_t pid, struct tree_process *process)
-{
-    struct process_stat stat;
-
-    if (process_stat(proc, pid, &stat) < 0)
-        return false;
-    *process = (struct tree_process){
-        .pid = pid, .parent = stat.parent, .start = stat.start, .state = stat.state};
-    memcpy(process->command, stat.command, sizeof(process->command));
-    /* A leader that called pthread_exit() is shown as a zombie while its other threads run on. */
-    process->alive = (stat.state != 'Z' && stat.state != 'X') || stat.threads > 1;
-    return true;
-}
-
-static int tree_by_pid(const void *a, const void *b)
-{
-    const struct tree_process *x = a, *y = b;
-
-    return (x->pid > y->pid) - (x->pid < y->pid);
-}
-
-static struct tree_process *tree_find(struct tree *tree, size_t count, pid_t pid)
-{
-    struct tree_process key = {.pid = pid};
-
-    return bsearch(&key, tree->processes, count, sizeof(key), tree_by_pid);
-}
-
-static bool tree_is_child(pid_t pid)
-{
-    return waitid(P_PID, (id_t)pid, &(siginfo_t){0}, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0;
-}
-
-/* Of ours, and not reaped yet. Where we get little of the processor there are thousands, and /proc takes ten times as long for each. */
-static bool tree_is_dead_child(pid_t pid)
-{
-    siginfo_t info = {0};
-
-    return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 &&
-           info.si_pid != 0;
-}
-
-static bool tree_read_process(const struct tree *tree, pid_t pid, struct tree_process *process)
-{
-    if (!tree_is_dead_child(pid))
-        return tree_read_stat(dirfd(tree->proc), pid, process);
-    *process =
-        (struct tree_process){.pid = pid, .parent = tree->root, .start = ULLONG_MAX, .state = 'Z'};
-    return true;
-}
-
-/* Reads all processes, sorted by pid. Returns their number, or -1. */
-static ssize_t tree_scan(struct tree *tree)
-{
-    struct dirent *entry;
-    size_t count = 0;
-
-    rewinddir(tree->proc);
-    while (errno = 0, (entry = readdir(tree->proc))) {
-        if (!isdigit((unsigned char)entry->d_name[0]))
-            continue;
-        if (count == tree->capacity) {
-            size_t capacity = 2 * tree->capacity;
-            struct tree_process *bigger =
-                /* NOLINTNEXTLINE(clang-analyzer-optin.portability.UnixAPI): tree_open() made room. */
-                realloc(tree->processes, capacity * sizeof(*tree->processes));
-
-            if (!bigger)
-                break; /* continue with these: the next scan finds the rest */
-            tree->processes = bigger;
-            tree->capacity = capacity;
-        }
-        /* NOLINTNEXTLINE(cert-err34-c): the kernel writes numbers that fit. */
-        if (tree_read_process(tree, (pid_t)atoi(entry->d_name), &tree->processes[count]))
-            count++;
-    }
-    if (count == 0)
-        return -1;
-    qsort(tree->processes, count, sizeof(*tree->processes), tree_by_pid);
-    return (ssize_t)count;
-}
-
-static bool tree_is_other(const struct tree *tree, pid_t pid)
-{
-    for (size_t i = 0; i < tree->other_count; i++)
-        if (tree->others[i] == pid)
-            return true;
-    return false;
-}
-
-/* Of one process, the newest last. */
-struct children {
-    char *text;
-    size_t room, size;
-    bool cut; /* the first are left out: there are too many */
-};
-
-/* Thousands are nearly all dead, and the living are the newest. */
-static void tree_drop_first(struct children *children)
-{
-    const char *half = children->text + children->size / 2, *space = strchr(half, ' ');
-
-    children->cut = true;
-    children->size = space ? children->size - (size_t)(space + 1 - children->text) : 0;
-    if (space)
-        memmove(children->text, space + 1, children->size);
-}
-
-static void tree_add_child(struct children *children, pid_t pid)
-{
-    char text[16];
-    int length = snprintf(text, sizeof(text), "%d ", (int)pid);
-
-    if (children->size + (size_t)length >= children->room)
-        tree_drop_first(children);
-    memcpy(children->text + children->size, text, (size_t)length + 1);
-    children->size += (size_t)length;
-}
-
-/* (!) Without a descriptor, which the job's user may have taken from us, and without CONFIG_PROC_CHILDREN: of each number that /proc lists
- * the kernel says whether it is a child of ours. Theirs become ours when they are killed. */
-static void tree_find_children(const struct tree *tree, struct children *children)
-{
-    struct dirent *entry;
-
-    rewinddir(tree->proc);
-    while ((entry = readdir(tree->proc))) {
-        /* NOLINTNEXTLINE(cert-err34-c): the kernel writes numbers that fit. */
-        pid_t pid = isdigit((unsigned char)entry->d_name[0]) ? (pid_t)atoi(entry->d_name) : 0;
-
-        if (pid > 0 && tree_is_child(pid))
-            tree_add_child(children, pid);
-    }
-}
-
-static bool tree_read_children(const struct tree *tree, pid_t parent, struct children *children)
-{
-    char path[48];
-    ssize_t got;
-    int fd;
-
-    children->text[0] = '\0';
-    children->size = 0;
-    children->cut = false;
-    snprintf(path, sizeof(path), "%d/task/%d/children", (int)parent, (int)parent);
-    fd = openat(dirfd(tree->proc), path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 && parent == tree->root)
-        tree_find_children(tree, children);
-    if (fd < 0)
-        return parent == tree->root;
-    while ((got = read(fd, children->text + children->size, children->room - 1 - children->size)) >
-           0) {
-        children->size += (size_t)got;
-        children->text[children->size] = '\0';
-        if (children->size == children->room - 1)
-            tree_drop_first(children);
-    }
-    close(fd);
-    children->text[children->size] = '\0';
-    return true;
-}
-
-/* Of this process, until the next call; `text`: static, since it is large, and one thread kills. */
-static struct children tree_own_children(const struct tree *tree)
-{
-    static char text[CHILDREN_BYTES];
-    struct children children = {.text = text, .room = sizeof(text)};
-
-    (void)tree_read_children(tree, tree->root, &children);
-    return children;
-}
-
-/* The pid that ends before `*end`, which moves back to its beginning; 0: there is none. */
-static pid_t tree_child_before(const struct children *children, size_t *end)
-{
-    size_t at = *end;
-    pid_t pid;
-
-    while (at > 0 && children->text[at - 1] == ' ')
-        at--;
-    while (at > 0 && children->text[at - 1] != ' ')
-        at--;
-    pid = at < *end ? (pid_t)strtol(children->text + at, NULL, 10) : 0;
-    *end = at;
-    return pid;
 }
 
 static int tree_add_other(struct tree *tree, pid_t pid)
@@ -309,41 +134,20 @@ int tree_leave_alone(struct tree *tree)
     return rc;
 }
 
-/* Marks the descendants of the root. A parent is older than its child: a younger "parent" has only
- * reused the pid of a dead one. */
-static void tree_mark(struct tree *tree, size_t count)
-{
-    struct tree_process *root = tree_find(tree, count, tree->root);
-    bool more = root != NULL;
-
-    if (root)
-        root->ours = true;
-    while (more) {
-        more = false;
-        for (size_t i = 0; i < count; i++) {
-            struct tree_process *child = &tree->processes[i], *parent;
-
-            if (child->ours || (child->parent == tree->root && tree_is_other(tree, child->pid)))
-                continue;
-            parent = tree_find(tree, count, child->parent);
-            if (parent && parent->ours && parent->start <= child->start)
-                more = child->ours = true;
-        }
-    }
-    if (root)
-        root->ours = false; /* not its own descendant */
-}
-
-/* 0, or an errno. ESRCH: it is gone. */
-static int tree_signal_process(int proc, const struct tree_process *process, int signal)
+/* 0, or an errno. ESRCH: it is gone. A child of ours has its number until we reap it. */
+static int tree_signal_process(const struct tree *tree, const struct tree_process *process,
+                               int signal)
 {
     struct tree_process again;
-    int error = 0, fd = (int)syscall(SYS_pidfd_open, process->pid, 0);
+    int error = 0, fd;
 
+    if (process->parent == tree->root)
+        return kill(process->pid, signal) < 0 ? errno : 0;
+    fd = (int)syscall(SYS_pidfd_open, process->pid, 0);
     if (fd < 0 && errno != EMFILE && errno != ENFILE && errno != ENOSYS)
         return errno;
     /* With the pidfd the pid can no longer be reused; check that it was not reused before. */
-    if (!tree_read_stat(proc, process->pid, &again) || again.start != process->start)
+    if (!tree_read_stat(dirfd(tree->proc), process->pid, &again) || again.start != process->start)
         error = ESRCH;
     else if (fd >= 0 ? syscall(SYS_pidfd_send_signal, fd, signal, NULL, 0) < 0
                      : kill(process->pid, signal) < 0)
@@ -376,47 +180,43 @@ static bool tree_is_spared(const struct tree *tree, pid_t pid)
     return pid == tree->spare || tree_is_other(tree, pid);
 }
 
-/* Our children that the scan has not found, for want of a descriptor. The number of each is its own until we reap it. */
-static void tree_signal_unseen(struct tree *tree, size_t count, int signal)
-{
-    struct children children = tree_own_children(tree);
-    size_t end = children.size;
-    pid_t pid;
+struct sending {
+    struct tree *tree;
+    int signal;
+    struct tree_outcome outcome;
+};
 
-    while ((pid = tree_child_before(&children, &end))) {
-        if (tree_is_spared(tree, pid) || tree_find(tree, count, pid))
-            continue;
-        (void)kill(pid, signal);
-        if (signal != SIGKILL)
-            (void)kill(pid, SIGCONT);
-    }
+static void tree_send(const struct tree_process *process, void *arg)
+{
+    struct sending *sending = arg;
+    const struct tree *tree = sending->tree;
+    int signal = sending->signal, error = 0;
+
+    if (!process->ours || !process->alive || process->pid == tree->spare)
+        return;
+    if (signal)
+        error = tree_signal_process(tree, process, signal);
+    if (signal && signal != SIGKILL)
+        (void)tree_signal_process(tree, process, SIGCONT);
+    if (error != ESRCH)
+        tree_note(&sending->outcome, process, error);
 }
 
+/* (!) SIGKILL is sent to each as soon as it is found, since the next read may take its time. Other signals wait for all: a parent that ends
+ * of one passes its children on, and each is to have it once. */
 int tree_signal(struct tree *tree, int signal, struct tree_outcome *ret_outcome)
 {
-    struct tree_outcome outcome = {0};
-    ssize_t count = tree_scan(tree);
+    struct sending sending = {.tree = tree, .signal = signal};
+    bool at_once = signal == SIGKILL;
+    size_t count;
+    bool found = tree_find(tree, at_once ? tree_send : NULL, &sending, &count);
 
-    if (signal)
-        tree_signal_unseen(tree, count < 0 ? 0 : (size_t)count, signal);
-    if (count < 0)
-        return -1;
-    tree_mark(tree, (size_t)count);
-    for (ssize_t i = 0; i < count; i++) {
-        const struct tree_process *process = &tree->processes[i];
-        int error;
-
-        if (!process->ours || !process->alive || process->pid == tree->spare)
-            continue;
-        error = signal ? tree_signal_process(dirfd(tree->proc), process, signal) : 0;
-        if (signal && signal != SIGKILL)
-            (void)tree_signal_process(dirfd(tree->proc), process, SIGCONT);
-        if (error != ESRCH)
-            tree_note(&outcome, process, error);
-    }
-    if (ret_outcome)
-        *ret_outcome = outcome;
-    return 0;
+    for (size_t i = 0; !at_once && i < count; i++)
+        if (i == 0 || tree->processes[i].pid != tree->processes[i - 1].pid)
+            tree_send(&tree->processes[i], &sending);
+    if (found && ret_outcome)
+        *ret_outcome = sending.outcome;
+    return found ? 0 : -1;
 }
 
 /* Made within the tree, and entered only by fork: killed as a whole, which no fork escapes. In the session that we began in
@@ -451,6 +251,14 @@ static void tree_kill_child(const struct tree *tree, pid_t child, pid_t *killed)
         *killed = group;
 }
 
+void tree_kill_first(const struct tree *tree, pid_t child)
+{
+    pid_t killed = 0;
+
+    if (child > 0 && tree_is_child(child))
+        tree_kill_child(tree, child, &killed);
+}
+
 /* Kills the children of one process and, to some depth, theirs. */
 static void tree_kill_below(const struct tree *tree, pid_t parent, int depth)
 {
@@ -466,7 +274,7 @@ static void tree_kill_below(const struct tree *tree, pid_t parent, int depth)
         if (!tree_read_stat(dirfd(tree->proc), pid, &child) || child.parent != parent ||
             !child.alive)
             continue;
-        (void)tree_signal_process(dirfd(tree->proc), &child, SIGKILL);
+        (void)tree_signal_process(tree, &child, SIGKILL);
         if (depth > 1)
             tree_kill_below(tree, pid, depth - 1);
     }
@@ -580,10 +388,29 @@ static void tree_kill_children(const struct tree *tree)
             tree_kill_below(tree, pid, HUNT_DEPTH);
 }
 
+/* (!) Before anything is read, which another user can make slow: the group that the tree has made, and each child whose number is one of
+ * the next after it, or after our own. Returns whether one was alive. */
+static bool tree_kill_near(const struct tree *tree)
+{
+    pid_t pid = tree->group ? tree->group : tree->root, killed = 0;
+    bool living = false;
+
+    for (int i = 0; i < NEAR_NUMBERS; i++, pid = pid + 1 < tree->pid_max ? pid + 1 : 1) {
+        if (!tree_is_child(pid) || tree_is_spared(tree, pid))
+            continue;
+        living = living || !tree_is_dead_child(pid);
+        tree_kill_child(tree, pid, &killed);
+    }
+    return living;
+}
+
 bool tree_hunt(struct tree *tree, tree_reaped_fn *fn, void *arg)
 {
     const struct timespec pause = {.tv_nsec = HUNT_PAUSE_NS};
 
+    for (int i = 0; i < NEAR_LOOKS && tree_kill_near(tree); i++)
+        if (tree_reap(tree, fn, arg))
+            return true;
     for (int i = 0; i < HUNT_LOOKS; i++) {
         tree_kill_children(tree);
         /* Who is found among many dead has left another by then. */

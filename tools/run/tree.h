@@ -13,6 +13,7 @@
 #include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct tree_process;
@@ -25,8 +26,12 @@ struct tree {
     pid_t *others; /* children that are no part of the tree, nor are their descendants */
     size_t other_count;
     bool more; /* the last reaping left some of the dead */
+    /* A search for anything but SIGKILL reads no more from then on (timeline_now_ns()), and goes by what it has found; 0: it has no end. */
+    int64_t until_ns;
+    bool names_children; /* the kernel does (CONFIG_PROC_CHILDREN) */
+    pid_t pid_max;       /* no number is as high */
     DIR *proc;
-    struct tree_process *processes; /* kept between scans, so that killing needs no new memory */
+    struct tree_process *processes; /* kept between searches, so that killing needs no new memory */
     size_t capacity;
 };
 
@@ -76,6 +81,10 @@ struct tree_traced {
 pid_t tree_tracer(const struct tree *tree, pid_t pid);
 /* Whether every child that is left is dead, but not ours to reap, since another process traces it. Tells one of them. */
 bool tree_is_traced(const struct tree *tree, struct tree_traced *ret_traced);
+
+/* Kills that process, with its group if that is the tree's, where it is a child of ours. (!) Needs no memory of the kernel's: in a full
+ * control group it has none, and before it says so others die for it. */
+void tree_kill_first(const struct tree *tree, pid_t child);
 
 /* Kills and reaps our children, and theirs, in some hundred looks, or until the tree is empty. A scan is too slow for processes that live
  * for milliseconds and leave a child each; when their parent ends such children become ours. Returns whether the tree is empty. */

@@ -4,16 +4,15 @@
 #include <string.h>
 
 #include "tools/common/args.h"
-#include "tools/common/exit_code.h"
 #include "tools/common/text.h"
-#include "tools/common/wall.h"
-#include "tools/output/format.h"
+#include "tools/common/since.h"
+#include "tools/output/words.h"
 #include "tools/output/json.h"
 #include "tools/reader/agents.h"
-#include "tools/reader/last_words.h"
+#include "tools/reader/life.h"
 #include "tools/reader/reader_args.h"
-#include "tools/show/show.h"
-#include "tools/show/show_agent.h"
+#include "tools/commands.h"
+#include "tools/show/show_internal.h"
 
 #define WIDTH_MAX 48 /* of a column of any width */
 #define NOTE_SIZE (READER_WHY_SIZE + 128 + LAST_WORDS_SIZE)
@@ -112,6 +111,18 @@ static void cmd_agents_print_line(const struct agents_one *agent, const struct w
            cmd_agents_note_of(note, sizeof(note), agent));
 }
 
+static void cmd_agents_print_left(const struct agents_share *share)
+{
+    char name[FORMAT_USER_SIZE];
+
+    for (const struct agents_user *user = share->first; user; user = user->next)
+        if (user->left)
+            printf("and %zu more of user %s\n", user->left,
+                   format_user(name, sizeof(name), user->uid));
+    if (share->left)
+        printf("and %zu more of other users\n", share->left);
+}
+
 static void cmd_agents_print(const struct agents *agents)
 {
     struct widths widths = {(int)strlen("AGENT"), (int)strlen("USER"), (int)strlen("KIND"),
@@ -124,6 +135,7 @@ static void cmd_agents_print(const struct agents *agents)
            "WAITERS", "NODES", widths.dir, "DIRECTORY", "NOTE");
     for (size_t i = 0; i < agents->count; i++)
         cmd_agents_print_line(&agents->items[i], &widths);
+    cmd_agents_print_left(&agents->share);
 }
 
 /* --- JSON ---------------------------------------------------------------------------------------- */
@@ -170,6 +182,29 @@ static json_t *agent_json(const struct agents_one *agent)
     return json;
 }
 
+static json_t *cmd_agents_left_of(const struct agents_user *user, size_t left)
+{
+    char name[FORMAT_USER_SIZE];
+    json_t *json = json_object();
+
+    json_put(json, "uid", cmd_agents_number_if(user, user ? user->uid : 0));
+    json_put(json, "user",
+             user ? json_text_str(format_user(name, sizeof(name), user->uid)) : json_null());
+    json_put(json, "agents", json_integer((json_int_t)left));
+    return json;
+}
+
+static void cmd_agents_print_left_json(struct json_out *out, const struct agents_share *share)
+{
+    json_array_begin(out, "left_out");
+    for (const struct agents_user *user = share->first; user; user = user->next)
+        if (user->left)
+            json_element(out, cmd_agents_left_of(user, user->left));
+    if (share->left)
+        json_element(out, cmd_agents_left_of(NULL, share->left));
+    json_array_end(out);
+}
+
 static void cmd_agents_print_json(const struct agents *agents)
 {
     struct json_out out;
@@ -179,6 +214,7 @@ static void cmd_agents_print_json(const struct agents *agents)
     for (size_t i = 0; i < agents->count; i++)
         json_element(&out, agent_json(&agents->items[i]));
     json_array_end(&out);
+    cmd_agents_print_left_json(&out, &agents->share);
     json_end(&out);
 }
 

@@ -6,19 +6,14 @@
 #include "shm/index.h"
 #include "shm/status.h"
 #include "tools/common/args.h"
-#include "tools/common/exit_code.h"
-#include "tools/common/once_run.h"
 #include "tools/common/text.h"
-#include "tools/output/format.h"
+#include "tools/output/words.h"
 #include "tools/reader/events.h"
 #include "tools/reader/life.h"
 #include "tools/reader/reader.h"
 #include "tools/reader/reader_args.h"
-#include "tools/show/event_places.h"
-#include "tools/show/last_run.h"
-#include "tools/show/past_events.h"
-#include "tools/show/show.h"
-#include "tools/show/show_event.h"
+#include "tools/show/show_internal.h"
+#include "tools/commands.h"
 
 /* Without NAME: everything. */
 static int cmd_history_parse_name(int argc, char **argv, const struct reader_args *args,
@@ -112,4 +107,21 @@ int cmd_history(int argc, char **argv)
         cmd_history_print_last_run(&reader, &args, &name);
     reader_close(&reader);
     return EXIT_OK;
+}
+
+/* --- the events that an agent still has ------------------------------------------------------- */
+
+size_t past_events_print(const struct reader *reader, const struct reader_args *args,
+                         const struct events_filter *filter, struct events *events)
+{
+    size_t matches = 0, first;
+
+    for (size_t i = 0; i < events->count; i++)
+        if (events_match(filter, &events->items[i]) &&
+            (!args->node || show_event_is_of(reader, &events->items[i], args->node)))
+            events->items[matches++] = events->items[i];
+    first = args->count && matches > args->count ? matches - args->count : 0;
+    for (size_t i = first; i < matches; i++)
+        (args->json ? show_event_json : show_event)(reader, &events->items[i]);
+    return matches;
 }

@@ -2,20 +2,16 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "shm/drained.h"
+#include "shm/table_notes.h"
 #include "tools/common/args.h"
-#include "tools/common/exit_code.h"
 #include "tools/common/text.h"
-#include "tools/common/wall.h"
-#include "tools/output/format.h"
-#include "tools/reader/last_words.h"
+#include "tools/common/since.h"
+#include "tools/output/words.h"
 #include "tools/reader/life.h"
 #include "tools/reader/reader.h"
 #include "tools/reader/reader_args.h"
-#include "tools/show/show.h"
-#include "tools/show/show_agent.h"
-#include "tools/show/show_lease.h"
-#include "tools/show/show_node.h"
+#include "tools/commands.h"
+#include "tools/show/show_internal.h"
 
 /* `list` shows more: status must answer at once. */
 #define LEASES_SHOWN 1000

@@ -8,14 +8,12 @@
 
 #include "shm/status.h"
 #include "tools/common/args.h"
-#include "tools/common/exit_code.h"
-#include "tools/output/format.h"
+#include "tools/output/words.h"
 #include "tools/reader/events.h"
 #include "tools/reader/reader.h"
 #include "tools/reader/reader_args.h"
-#include "tools/show/past_events.h"
-#include "tools/show/show.h"
-#include "tools/show/show_event.h"
+#include "tools/show/show_internal.h"
+#include "tools/commands.h"
 
 #define LOOK_MS 50 /* between two checks, of four loads each */
 

@@ -1,7 +1,7 @@
-#include "tools/show/show_agent.h"
+#include "tools/show/show_internal.h"
 
-#include "shm/drained.h"
-#include "tools/output/format.h"
+#include "shm/table_notes.h"
+#include "tools/output/words.h"
 
 static json_t *agent_age_json(int64_t age_ms)
 {

@@ -1,4 +1,4 @@
-#include "tools/show/show_event.h"
+#include "tools/show/show_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -6,13 +6,81 @@
 
 #include "shm/compiler.h"
 #include "shm/history.h"
-#include "shm/loss.h"
 #include "shm/status.h"
+#include "shm/wordings.h"
 #include "tools/common/text.h"
-#include "tools/output/format.h"
 #include "tools/output/words.h"
-#include "tools/show/event_places.h"
-#include "tools/show/show_node.h"
+
+/* --- places of nodes -------------------------------------------------------------------------- */
+
+#define MARKS_MOST 256
+
+static struct mark {
+    uint64_t number; /* of the event, which rise */
+    unsigned place;
+    char id[HF_EVENT_TEXT + 1];
+} marks[MARKS_MOST];
+static size_t mark_count;
+static uint64_t known_from; /* numbers below are of lists that nothing tells any more */
+
+static void places_take(const struct hf_event *event)
+{
+    if (event->kind != HF_EVENT_NODE_PLACE)
+        return;
+    if (mark_count == MARKS_MOST) { /* the oldest ones go */
+        known_from = marks[0].number + 1;
+        memmove(&marks[0], &marks[1], (MARKS_MOST - 1) * sizeof(marks[0]));
+        mark_count--;
+    }
+    marks[mark_count].number = event->number;
+    marks[mark_count].place = event->node;
+    snprintf(marks[mark_count].id, sizeof(marks[mark_count].id), "%.*s",
+             (int)hf_event_text_kept(event), (const char *)event->text);
+    mark_count++;
+}
+
+/* Of all such events that are kept. */
+static void event_places_learn(const struct hf_table *table)
+{
+    uint64_t oldest = hf_events_oldest(table, HF_EVENTS_NODES);
+    struct hf_event event;
+
+    mark_count = 0;
+    known_from = 0;
+    for (uint64_t i = oldest; i < hf_events_written(table, HF_EVENTS_NODES); i++) {
+        if (hf_event_read(table, HF_EVENTS_NODES, i, &event) != HF_OK)
+            continue;
+        if (oldest > 0 && known_from == 0)
+            known_from = event.number;
+        places_take(&event);
+    }
+    if (mark_count == 0)
+        known_from = 0; /* no list but this one is known of */
+}
+
+/* Who was at that place when the event of that number was written. PLACE_AS_THEN: in `ret_id`, a string. PLACE_UNKNOWN: what
+ * told it has been overwritten. */
+static enum event_place event_places_id(uint64_t number, unsigned place, char *ret_id, size_t size)
+{
+    if (number < known_from)
+        return PLACE_UNKNOWN;
+    for (size_t i = 0; i < mark_count; i++)
+        if (marks[i].number >= number && marks[i].place == place) {
+            snprintf(ret_id, size, "%s", marks[i].id);
+            return PLACE_AS_THEN;
+        }
+    return PLACE_AS_NOW;
+}
+
+bool event_places_has(const char *id)
+{
+    for (size_t i = 0; i < mark_count; i++)
+        if (strcmp(marks[i].id, id) == 0)
+            return true;
+    return false;
+}
+
+/* --- events ----------------------------------------------------------------------------------- */
 
 #define DETAIL_SIZE 1024
 #define NODES_SIZE  (HF_NODES_MAX * (4 * HF_NODE_TEXT_MAX + 2))
@@ -451,7 +519,7 @@ static void event_put_lease(json_t *line, const struct reader *reader, const str
     json_put(line, "generation", json_integer(event->generation));
     json_put(line, "pid", json_integer(event->pid));
     json_put(line, "uid", json_integer(event->uid));
-    json_put(line, "run", json_boolean(event->flags & HF_EVENT_F_RUN));
+    json_put(line, "run", json_boolean(event->flags & HF_EVENT_F_JOB));
     json_put(line, "votes", json_integer(event_vote_count(event)));
     json_put(line, "nodes", json_integer(event->nodes));
     json_put(line, "voting", event_voting_json(reader, event));

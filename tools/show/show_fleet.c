@@ -1,13 +1,16 @@
-#include "tools/show/show_fleet.h"
+#include "tools/show/show_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "shm/compiler.h"
-#include "tools/common/conflict.h"
+#include "tools/common/args.h"
 #include "tools/common/text.h"
-#include "tools/output/format.h"
+#include "tools/output/words.h"
+#include "tools/reader/fleet_told.h"
+#include "tools/reader/reader_args.h"
+#include "tools/commands.h"
 
 #define WORD_SIZE (4 * HF_NODE_TEXT_MAX + 1)
 #define WIDTH_MAX 60
@@ -96,7 +99,7 @@ static void fleet_widen(int *width, const char *text)
 
 static struct widths fleet_widths_of(const struct fleet_told *told)
 {
-    struct widths widths = {.id = (int)strlen("NODE"), .seat = (int)strlen("SEAT")};
+    struct widths widths = {.id = (int)strlen("NODE"), .seat = (int)strlen("ADDRESS")};
 
     for (int i = 0; i < told->count; i++) {
         fleet_widen(&widths.id, told->node[i].id);
@@ -126,7 +129,7 @@ static void fleet_print_nodes(const struct fleet_told *told)
     if (told->count + told->seat_count == 0)
         return; /* the agent has only begun */
     putchar('\n');
-    fleet_print_row(&widths, "NODE", "SEAT", "THIS NODE SAYS", "COUNTS");
+    fleet_print_row(&widths, "NODE", "ADDRESS", "THIS NODE SAYS", "COUNTS");
     for (int i = 0; i < told->count; i++)
         fleet_print_row(&widths, told->node[i].id, told->node[i].seat,
                         show_fleet_says(&told->node[i]), told->node[i].counts ? "yes" : "no");
@@ -246,7 +249,7 @@ static json_t *fleet_node_json(const struct fleet_told_node *node)
     json_t *json = json_object();
 
     json_put(json, "id", json_text_str(node->id));
-    json_put(json, "seat", json_word(node->seat));
+    json_put(json, "address", json_word(node->seat));
     json_put(json, "configured", json_word(node->configured));
     json_put(json, "connected", json_word(node->connected));
     json_put(json, "says", json_word(node->says));
@@ -269,4 +272,50 @@ void show_fleet_json(struct json_out *out, const struct fleet_told *told)
     json_array_end(out);
     json_member(out, "waits", json_word(told->waits));
     json_member(out, "differs", json_word(told->differs));
+}
+
+/* --- holdfast fleet --------------------------------------------------------------------------- */
+
+/* holdfast fleet: the fleet's record, and what each node and this host say of it. */
+
+static void cmd_fleet_print_json(const struct place *place, const struct fleet_told *told)
+{
+    struct json_out out;
+
+    json_begin(&out, stdout);
+    json_member(&out, "agent_name", json_string(place->agent));
+    show_fleet_json(&out, told);
+    json_end(&out);
+}
+
+int cmd_fleet(int argc, char **argv)
+{
+    struct reader_args args;
+    struct fleet_told told;
+    struct place place;
+    char why[512];
+    int code = reader_args_parse(
+        argc, argv, "j",
+        "fleet [options]\n       holdfast fleet move|add|remove|ttl-max|mark-dead ... (see "
+        "holdfast "
+        "fleet "
+        "move --help)",
+        "Shows the fleet's record, which names the nodes and their addresses for all hosts, and\n"
+        "what each node and this host say of it.\n"
+        "Exit code: 0 this agent goes by a complete record, 3 it does not, or its configuration\n"
+        "has addresses of nodes mixed up, 69 no agent, 77 not allowed.",
+        &args);
+
+    if (code != READER_ARGS_GO_ON || (code = args_none(argc, argv)) != EXIT_OK)
+        return code;
+    code = fleet_told_ask(args.agent, &place, &told, why, sizeof(why));
+    if (code != EXIT_OK) {
+        fprintf(stderr, "holdfast fleet: %s\n", why);
+        return code;
+    }
+    if (args.json)
+        cmd_fleet_print_json(&place, &told);
+    else
+        show_fleet(&told);
+    return fleet_told_well(&told) ? EXIT_OK : EXIT_ATTENTION;
 }

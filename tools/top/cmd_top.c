@@ -6,15 +6,11 @@
 
 #include "shm/status.h"
 #include "tools/common/args.h"
-#include "tools/common/exit_code.h"
-#include "tools/output/format.h"
+#include "tools/output/words.h"
 #include "tools/reader/reader.h"
 #include "tools/reader/reader_args.h"
-#include "tools/top/top.h"
-#include "tools/top/top_canvas.h"
-#include "tools/top/top_frame.h"
-#include "tools/top/top_model.h"
-#include "tools/top/top_terminal.h"
+#include "tools/commands.h"
+#include "tools/top/top_internal.h"
 
 #define DELAY_MS       1000
 #define DELAY_LEAST_MS 100

@@ -1,18 +1,17 @@
-#include "tools/top/top_model.h"
+#include "tools/top/top_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "shm/drained.h"
+#include "shm/table_notes.h"
 #include "shm/history.h"
-#include "shm/loss.h"
+#include "shm/wordings.h"
 #include "shm/measures.h"
 #include "shm/status.h"
-#include "tools/common/exit_code.h"
+#include "tools/common/args.h"
 #include "tools/common/text.h"
-#include "tools/common/wall.h"
-#include "tools/output/format.h"
+#include "tools/common/since.h"
 #include "tools/output/words.h"
 #include "tools/reader/waiting.h"
 

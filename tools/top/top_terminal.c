@@ -1,4 +1,4 @@
-#include "tools/top/top_terminal.h"
+#include "tools/top/top_internal.h"
 
 #include <errno.h>
 #include <langinfo.h>

@@ -4,7 +4,7 @@
 
 #include "shm/assert.h"
 #include "shm/status.h"
-#include "shm/text_cut.h"
+#include "shm/text.h"
 
 struct answer {
     STAILQ_ENTRY(answer) queue;

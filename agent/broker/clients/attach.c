@@ -14,15 +14,161 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/base/thread_role.h"
+#include "agent/base/thread.h"
 #include "agent/broker/clients/clients.h"
-#include "agent/broker/clients/kept.h"
-#include "agent/broker/clients/rights.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
+#include "shm/assert.h"
 #include "shm/process.h"
+#include "shm/ring.h"
 #include "shm/status.h"
 #include "shm/version.h"
+
+/* --- memory that a session shares with its client --------------------------------------------- */
+
+/* The memory that ended sessions shared, and that their clients may still have. */
+
+/* In one look: two system calls of a microsecond each. */
+#define LOOKS 32
+
+struct kept {
+    TAILQ_ENTRY(kept) link;
+    struct user *user;
+    int own[2];
+    bool shared; /* it took no place of its own, and takes none now */
+};
+
+/* Whether the kernel knows of an open file that there is, and notices its end. */
+static bool kept_can_tell(void)
+{
+    struct hf_ring_agent ring;
+    int clients[2], own[2];
+    bool before = false, after = true;
+
+    if (hf_ring_agent_create(&ring, &clients[0], &clients[1]) < 0)
+        return false;
+    if (hf_ring_witness(clients, own) == 0) {
+        before = hf_ring_is_shared(own);
+        close(clients[0]);
+        before = before && hf_ring_is_shared(own);
+        close(clients[1]);
+        hf_ring_agent_destroy(&ring);
+        after = hf_ring_is_shared(own);
+        close(own[0]);
+        close(own[1]);
+        return before && !after;
+    }
+    close(clients[0]);
+    close(clients[1]);
+    hf_ring_agent_destroy(&ring);
+    return false;
+}
+
+void kept_create(struct clients *clients)
+{
+    TAILQ_INIT(&clients->kept);
+    clients->tells_kept = kept_can_tell();
+    if (!clients->tells_kept && clients->config->system)
+        log_warn("the kernel does not tell when clients close their memory (fs.leases-enable): a "
+                 "user can make the kernel keep some of the agent's memory without bound");
+}
+
+void kept_drop(struct kept *kept)
+{
+    if (!kept)
+        return;
+    for (int i = 0; i < 2; i++)
+        close(kept->own[i]);
+    free(kept);
+}
+
+void kept_destroy(struct clients *clients)
+{
+    struct kept *kept;
+
+    while ((kept = TAILQ_FIRST(&clients->kept))) {
+        TAILQ_REMOVE(&clients->kept, kept, link);
+        kept_drop(kept);
+    }
+}
+
+/* Watches the memory whose descriptors the client is about to get. HF_ESYS with errno, HF_ENOMEM. */
+static int kept_watch(struct user *user, const int fds[2], struct kept **ret_kept)
+{
+    struct kept *kept;
+
+    kept = calloc(1, sizeof(*kept));
+    if (!kept)
+        return HF_ENOMEM;
+    if (hf_ring_witness(fds, kept->own) < 0) {
+        int error = errno;
+
+        free(kept);
+        errno = error;
+        return HF_ESYS;
+    }
+    kept->user = user;
+    *ret_kept = kept;
+    return HF_OK;
+}
+
+/* Nothing can be seen of others' memory, or it is to be had for as long as they like. */
+static bool kept_is_free(const struct clients *clients, const struct kept *kept)
+{
+    return !clients->tells_kept || user_is_trusted(kept->user);
+}
+
+/* hf_ring_admit(). Then *kept is dropped, and NULL, if its client may keep the memory. */
+static int kept_admit(const struct clients *clients, struct hf_ring_agent *ring, struct kept **kept)
+{
+    int rc = hf_ring_admit(ring, (*kept)->own);
+
+    if (rc == HF_OK && kept_is_free(clients, *kept)) {
+        kept_drop(*kept);
+        *kept = NULL;
+    }
+    return rc;
+}
+
+void kept_after_session(struct clients *clients, struct user *user, struct kept *kept, bool shared)
+{
+    if (!kept || kept_is_free(clients, kept) || !hf_ring_is_shared(kept->own)) {
+        if (shared)
+            user_shares_no_more(clients, user);
+        kept_drop(kept);
+        return;
+    }
+    kept->shared = shared;
+    TAILQ_INSERT_HEAD(&clients->kept, kept, link);
+    kept->user->kept++;
+    clients->kept_count++;
+}
+
+unsigned kept_probe(struct clients *clients)
+{
+    unsigned given_up = 0;
+
+    for (unsigned i = 0, all = clients->kept_count; i < LOOKS && i < all; i++) {
+        struct kept *kept = TAILQ_FIRST(&clients->kept);
+
+        TAILQ_REMOVE(&clients->kept, kept, link);
+        if (hf_ring_is_shared(kept->own)) {
+            TAILQ_INSERT_TAIL(&clients->kept, kept, link);
+            continue;
+        }
+        hf_assert(kept->user->kept > 0 && clients->kept_count > 0, "kept %u, of its user %u",
+                  clients->kept_count, kept->user->kept);
+        kept->user->kept--;
+        clients->kept_count--;
+        if (kept->shared)
+            user_shares_no_more(clients, kept->user);
+        kept_drop(kept);
+        given_up++;
+    }
+    return given_up;
+}
+
+/* --- attaching -------------------------------------------------------------------------------- */
 
 #ifndef SO_PASSRIGHTS
 #define SO_PASSRIGHTS 83
@@ -65,22 +211,89 @@ static struct client *attach_client_resume(const struct session *s, const struct
     LIST_FOREACH (c, &s->clients->all, all) {
         if (c->cookie_hash != hash || c->uid != s->uid)
             continue;
-        /* A guardian may be another process of the same user; a holder must be the same process. */
+        /* A guardian may be another process of the same user; a holder must be the same process. An earlier agent may have known it
+         * by its start time. */
         if ((h->role == HF_ROLE_GUARDIAN && !c->over) ||
-            (c->pid == s->pid && c->start_time == h->start_time))
+            (c->pid == s->pid && (c->birth == s->birth || c->birth == h->start_time)))
             return c;
     }
     return NULL;
 }
 
-/* The start time that it tells becomes part of who it is: it has to be the process's own. (!) Where /proc hides it (hidepid) the
- * kernel's pidfd says who connected, and the client's word for its start time does: a false one only loses its own leases at a restart. */
+/* Whether a session of a guardian and another one of its client would be there. */
+static bool attach_is_pair(const struct client *c, bool guardian)
+{
+    const struct session *s;
+    bool other = false;
+
+    LIST_FOREACH (s, &c->sessions, of_client) {
+        guardian |= s->guardian;
+        other = true;
+    }
+    return guardian && other;
+}
+
+/* (!) A job's second guardian shares the place of its first: were it refused, a lock would have been granted for a job that
+ * cannot start, time and again while others wait. One of a client does, whichever came first; further ones are counted. */
+static bool attach_shares(const struct client *c, const struct user *user, bool guardian)
+{
+    return !c->shares && user_may_share(c->clients, user) && attach_is_pair(c, guardian);
+}
+
+static void attach_join(struct session *s, struct client *c) IN_BROKER_THREAD
+{
+    if (attach_shares(c, s->user, s->guardian)) {
+        c->shares = true;
+        user_shares(c->clients, s->user);
+    }
+    s->client = c;
+    LIST_INSERT_HEAD(&c->sessions, s, of_client);
+}
+
+bool attach_part(struct session *s)
+{
+    struct client *c = s->client;
+    struct session *first;
+    bool shared;
+
+    LIST_REMOVE(s, of_client);
+    first = LIST_FIRST(&c->sessions);
+    shared = c->shares && !(first && LIST_NEXT(first, of_client) && attach_is_pair(c, false));
+    c->shares &= !shared;
+    return shared;
+}
+
+static int attach_judge_place(const struct session *s, const struct client *known,
+                              const struct hf_hello *h, struct hf_welcome *w)
+{
+    if (known && attach_shares(known, s->user, h->role == HF_ROLE_GUARDIAN))
+        return HF_OK;
+    return user_judge_attach(s->clients, s->user, known && LIST_EMPTY(&known->sessions), w->text,
+                             sizeof(w->text));
+}
+
+/* Who it is. What it tells of itself counts where the kernel does not tell: a false start time only loses its own leases at a restart. */
+static uint64_t attach_birth(const struct session *s, const struct hf_hello *h)
+{
+    uint64_t birth = hf_process_birth(s->process.fd);
+
+    return birth ? birth : h->start_time;
+}
+
+/* (!) Only where the kernel does not give the pidfd of the process that connected (before Linux 6.5). The user may make this read as
+ * slow as it likes: it pays for that. */
 static int attach_judge_process(const struct session *s, const struct hf_hello *h,
                                 struct hf_welcome *w)
 {
-    uint64_t started = hf_process_start_time((pid_t)s->pid);
+    struct toll toll;
+    uint64_t started;
 
-    if (started == h->start_time || (started == 0 && s->process_certain && h->start_time))
+    if (s->process_certain)
+        return HF_OK;
+    toll = user_toll_begin(s->user);
+    started = hf_process_start_time((pid_t)s->pid);
+    user_toll_end(s->user, toll);
+    if (started == h->start_time)
         return HF_OK;
     if (started == 0)
         snprintf(w->text, sizeof(w->text),
@@ -93,7 +306,7 @@ static int attach_judge_process(const struct session *s, const struct hf_hello *
     return HF_EPERM;
 }
 
-static int attach_judge(const struct session *s, const struct hf_hello *h, size_t length,
+static int attach_judge(struct session *s, const struct hf_hello *h, size_t length,
                         struct hf_welcome *w) IN_BROKER_THREAD
 {
     const struct clients *clients = s->clients;
@@ -123,24 +336,23 @@ static int attach_judge(const struct session *s, const struct hf_hello *h, size_
                  "does not see its process");
         return HF_EPERM;
     }
-    rc = attach_judge_process(s, h, w);
+    if (h->start_time == 0 || h->start_time & HF_BIRTH_OF_PIDFD) {
+        snprintf(w->text, sizeof(w->text), "process %" PRIu32 " does not tell when it started",
+                 s->pid);
+        return HF_EPERM;
+    }
+    s->birth = attach_birth(s, h);
+    if (clients->going)
+        return HF_ESHUTDOWN;
+    known = attach_client_resume(s, h);
+    rc = attach_judge_place(s, known, h, w);
+    if (rc < 0 && kept_probe(s->clients))
+        rc = attach_judge_place(s, known, h, w);
     if (rc < 0)
         return rc;
-    if (clients->going)
-        return HF_EGOING;
-    /* (!) A job's second guardian comes to a client that has its place. Were it refused, a lock would have been granted for a job that
-     * cannot start, time and again while others wait. */
-    known = attach_client_resume(s, h);
-    if (!known || h->role != HF_ROLE_GUARDIAN) {
-        rc = user_judge_attach(clients, s->user, known != NULL, w->text, sizeof(w->text));
-        if (rc < 0 && kept_look(s->clients))
-            rc = user_judge_attach(clients, s->user, known != NULL, w->text, sizeof(w->text));
-        if (rc < 0)
-            return rc;
-    }
     rc = user_judge_rate(clients, s->user, clock_now(), w->text, sizeof(w->text));
     w->again = rc < 0;
-    return rc;
+    return rc < 0 ? rc : attach_judge_process(s, h, w);
 }
 
 static struct client *attach_client_first(struct session *s, const struct hf_hello *h,
@@ -163,7 +375,7 @@ static struct client *attach_client_first(struct session *s, const struct hf_hel
     c->pid = s->pid;
     c->uid = s->uid;
     c->user = s->user;
-    c->start_time = h->start_time;
+    c->birth = s->birth;
     c->cookie_hash = cookie_hash(ret_cookie);
     snprintf(c->comm, sizeof(c->comm), "%.*s", HF_COMM_MAX, h->comm);
     return c;
@@ -179,12 +391,17 @@ static bool attach_send_welcome(struct session *s, struct hf_welcome *w,
                        .msg_control = control,
                        .msg_controllen = sizeof(control)};
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    struct toll toll;
+    bool sent;
 
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
     c->cmsg_len = CMSG_LEN(sizeof(int) * HF_WELCOME_FDS);
     memcpy(CMSG_DATA(c), fds, sizeof(int) * HF_WELCOME_FDS);
-    return sendmsg(s->socket.fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof(*w);
+    toll = user_toll_begin(s->user);
+    sent = sendmsg(s->socket.fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof(*w);
+    user_toll_end(s->user, toll);
+    return sent;
 }
 
 /* Its own limit, or the whole system's. */
@@ -250,14 +467,15 @@ bool attach_hello(struct session *s, const struct hf_hello *h, size_t length)
     w.client_id = (uint32_t)c->id;
     w.readopted = c->held_count;
 
-    s->client = c;
+    s->guardian = h->role == HF_ROLE_GUARDIAN;
+    attach_join(s, c);
+    user_stranger_goes(clients, s->user);
     s->nudge = h->nudge;
     s->doorbell = fds[HF_FD_DOORBELL];
     /* Before the welcome, which the guardian answers with its job's group. */
-    if (h->role == HF_ROLE_GUARDIAN && session_is_own(s))
+    if (s->guardian && session_is_own(s))
         attach_pass_descriptors(s->socket.fd, true);
     rights_know_groups(s);
-    LIST_INSERT_HEAD(&c->sessions, s, of_client);
     loop_timer_cancel(clients->loop, &s->hello_timer);
     {
         /* Edge-triggered and never read: a client could make the eventfd blocking for both sides. */
@@ -274,7 +492,7 @@ bool attach_hello(struct session *s, const struct hf_hello *h, size_t length)
     if (h->role == HF_ROLE_HOLDER)
         client_ghost_end(c);
     else
-        c->joined = s->guardian = true;
+        c->joined = true;
     welcome = true;
 
 close_fds:
@@ -287,11 +505,17 @@ close_fds:
 int attach_admit(struct session *s)
 {
     struct clients *clients = s->clients;
-    int rc = kept_admit(clients, &s->ring, &s->kept);
+    hf_time now = loop_now(clients->loop);
+    int rc;
 
+    /* (!) All leases of its client are looked through, for it and at its end. */
+    if (!user_may_have_searched(clients, s->user, s->client->held_count, now))
+        return HF_EPENDING;
+    rc = kept_admit(clients, &s->ring, &s->kept);
     if (rc != HF_OK)
         return rc;
     s->beats = beats_new(hf_ring_take_beats(&s->ring)); /* without memory no beat is seen */
+    user_searched(clients, s->user, s->client->held_count, now);
     if (!s->guardian)
         clients->owner.rebound(clients->owner.arg, s);
     return HF_OK;

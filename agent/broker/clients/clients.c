@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "agent/base/log.h"
-#include "agent/base/thread_role.h"
+#include "agent/base/thread.h"
 #include "agent/broker/clients/users.h"
 #include "shm/assert.h"
 #include "shm/process.h"
@@ -58,7 +58,7 @@ struct client *client_new(struct clients *clients)
     c->ghost_pidfd = -1;
     LIST_INIT(&c->sessions);
     LIST_INIT(&c->held);
-    LIST_INIT(&c->ended);
+    LIST_INIT(&c->pending_releases);
     LIST_INSERT_HEAD(&clients->all, c, all);
     return c;
 }
@@ -90,7 +90,7 @@ static void clients_ghost_died(struct client *c) IN_BROKER_THREAD
 
 static void clients_on_ghost(struct loop_fd *watch)
 {
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     clients_ghost_died(HF_CONTAINER(watch, struct client, ghost_watch));
 }
 
@@ -105,29 +105,40 @@ static bool clients_is_hidden(uint32_t pid, int error)
     return (error == ENOENT || error == EPERM || error == EACCES) && clients_exists(pid);
 }
 
-/* A pidfd of that very process. HF_ELOST: it is gone; HF_ESYS: not known for now. */
-static int clients_open_process(uint32_t pid, uint64_t start_time, int *ret_pidfd)
+/* Whether a pidfd is of that very process, where the kernel cannot tell. (!) Read while the pidfd is open. Where /proc hides a process that
+ * there is (hidepid), it counts as that one: only its holder or its V may end a lease. */
+static int clients_judge_start_time(uint32_t pid, uint64_t start_time)
 {
-    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     uint64_t started;
 
-    if (pidfd < 0) /* a pid that no process has shows without a descriptor */
-        return clients_exists(pid) ? HF_ESYS : HF_ELOST;
-    /* Read while the pidfd is open: if it fits, the pidfd is of that very process. (!) Where /proc hides a process that there is
-     * (hidepid), it counts as that one: only its holder or its V may end a lease. */
     errno = 0;
     started = hf_process_start_time((pid_t)pid);
-    if (started == start_time || (started == 0 && clients_is_hidden(pid, errno))) {
-        *ret_pidfd = pidfd;
+    if (started == start_time || (started == 0 && clients_is_hidden(pid, errno)))
         return HF_OK;
-    }
-    close(pidfd);
     return started || errno == ENOENT || errno == ESRCH ? HF_ELOST : HF_ESYS;
 }
 
-bool client_lives(uint32_t pid, uint64_t start_time)
+/* A pidfd of that very process. HF_ELOST: it is gone; HF_ESYS: not known for now. */
+static int clients_open_process(uint32_t pid, uint64_t birth, int *ret_pidfd)
 {
-    int pidfd, rc = clients_open_process(pid, start_time, &pidfd);
+    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0), rc;
+
+    if (pidfd < 0) /* a pid that no process has shows without a descriptor */
+        return clients_exists(pid) ? HF_ESYS : HF_ELOST;
+    if (birth & HF_BIRTH_OF_PIDFD)
+        rc = hf_process_birth(pidfd) == birth ? HF_OK : HF_ELOST;
+    else
+        rc = clients_judge_start_time(pid, birth);
+    if (rc == HF_OK)
+        *ret_pidfd = pidfd;
+    else
+        close(pidfd);
+    return rc;
+}
+
+bool client_lives(uint32_t pid, uint64_t birth)
+{
+    int pidfd, rc = clients_open_process(pid, birth, &pidfd);
 
     if (rc == HF_OK)
         close(pidfd);
@@ -145,18 +156,18 @@ static int clients_ghost_watch(struct client *c, int pidfd)
     return rc;
 }
 
-int client_ghost(struct clients *clients, uint32_t pid, uint64_t start_time, uint32_t uid,
-                 uint64_t hash, const char *comm, struct client **ret_client)
+int client_ghost(struct clients *clients, uint32_t pid, uint64_t birth, uint32_t uid, uint64_t hash,
+                 const char *comm, struct client **ret_client)
 {
     struct client *c;
     int pidfd = -1, rc;
 
     LIST_FOREACH (c, &clients->all, all)
-        if (c->pid == pid && c->start_time == start_time && c->cookie_hash == hash) {
+        if (c->pid == pid && c->birth == birth && c->cookie_hash == hash) {
             *ret_client = c;
             return HF_OK;
         }
-    rc = clients_open_process(pid, start_time, &pidfd);
+    rc = clients_open_process(pid, birth, &pidfd);
     if (rc == HF_ELOST)
         return rc;
     c = client_new(clients);
@@ -172,7 +183,7 @@ int client_ghost(struct clients *clients, uint32_t pid, uint64_t start_time, uin
         clients->unwatched++;
     c->pid = pid;
     c->uid = uid;
-    c->start_time = start_time;
+    c->birth = birth;
     c->cookie_hash = hash;
     snprintf(c->comm, sizeof(c->comm), "%s", comm);
     *ret_client = c;
@@ -189,7 +200,7 @@ void clients_sweep(struct clients *clients)
         next = LIST_NEXT(c, all);
         if (!c->ghost || c->ghost_pidfd >= 0)
             continue;
-        rc = clients_open_process(c->pid, c->start_time, &pidfd);
+        rc = clients_open_process(c->pid, c->birth, &pidfd);
         if (rc == HF_ELOST)
             clients_ghost_died(c);
         else if (rc == HF_OK && clients_ghost_watch(c, pidfd) == HF_OK)

@@ -1,4 +1,4 @@
-#include "agent/broker/clients/rights.h"
+#include "agent/broker/clients/clients.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,10 +9,9 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/broker/clients/clients.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/config/config.h"
-#include "agent/record/events.h"
+#include "agent/state/events.h"
 
 /* Most processes have fewer. */
 #define GROUPS_USUAL 32

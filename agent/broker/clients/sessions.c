@@ -23,11 +23,9 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/base/thread_role.h"
+#include "agent/base/thread.h"
 #include "agent/broker/clients/answers.h"
 #include "agent/broker/clients/clients.h"
-#include "agent/broker/clients/kept.h"
-#include "agent/broker/clients/rights.h"
 #include "agent/broker/clients/users.h"
 #include "shm/assert.h"
 #include "shm/status.h"
@@ -69,16 +67,31 @@ static void sessions_wake_later(struct session *s)
     s->wakes = true;
 }
 
+static void session_wakes_over(struct session *s)
+{
+    if (s->wakes)
+        TAILQ_REMOVE(s->is_tolled ? &s->clients->tolled : &s->clients->woken, s, woken);
+    s->wakes = s->is_tolled = false;
+}
+
+/* Now, or at a later sweep where its user has had its share of the kernel's work. */
 static void session_ring(struct session *s)
 {
-    if (!s->wakes)
+    struct user *user = s->user;
+    struct toll toll;
+
+    session_wakes_over(s);
+    if (user_is_tolled(user, loop_now(s->clients->loop))) {
+        s->wakes = s->is_tolled = true;
+        TAILQ_INSERT_TAIL(&s->clients->tolled, s, woken);
         return;
-    s->wakes = false;
-    TAILQ_REMOVE(&s->clients->woken, s, woken);
+    }
+    toll = user_toll_begin(user);
     hf_ring_signal(&s->ring);
     /* A full socket is fine: the client has something to read already. */
     if (s->nudge == HF_NUDGE_ALWAYS || (s->nudge == HF_NUDGE_WHO_POLLS && hf_ring_polled(&s->ring)))
         (void)send(s->socket.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    user_toll_end(user, toll);
 }
 
 void sessions_wake(struct clients *clients)
@@ -91,6 +104,17 @@ void sessions_wake(struct clients *clients)
         (void)sched_yield();
     while ((s = TAILQ_FIRST(&clients->woken)))
         session_ring(s);
+}
+
+static void sessions_wake_tolled(struct clients *clients)
+{
+    struct session *s, *last = TAILQ_LAST(&clients->tolled, session_queue);
+
+    while ((s = TAILQ_FIRST(&clients->tolled))) {
+        session_ring(s);
+        if (s == last)
+            return;
+    }
 }
 
 void client_signal(struct client *c, const struct session *but)
@@ -148,10 +172,20 @@ static void sessions_doorbell_close(struct session *s)
     close(s->doorbell);
 }
 
+/* Whoever watches it is woken. */
+static void session_close_socket(struct session *s)
+{
+    struct toll toll = user_toll_begin(s->user);
+
+    close(s->socket.fd);
+    user_toll_end(s->user, toll);
+}
+
 void session_end(struct session *s, const char *why)
 {
     struct clients *clients = s->clients;
     struct client *c = s->client;
+    bool shared = false;
 
     if (s->closing)
         return;
@@ -164,10 +198,12 @@ void session_end(struct session *s, const char *why)
                      s->uid, why);
     }
     session_deactivate(s);
-    session_ring(s);
+    if (s->wakes)
+        session_ring(s);
+    session_wakes_over(s);
     loop_timer_cancel(clients->loop, &s->hello_timer);
     loop_fd_remove(clients->loop, &s->socket);
-    close(s->socket.fd);
+    session_close_socket(s);
     if (s->process.priv) {
         loop_fd_remove(clients->loop, &s->process);
         close(s->process.fd);
@@ -178,9 +214,11 @@ void session_end(struct session *s, const char *why)
     LIST_REMOVE(s, all);
     clients->session_count--;
     s->user->sessions--;
+    if (!c)
+        user_stranger_goes(clients, s->user);
     hf_counter_set(&clients->agent->table, HF_COUNTER_CLIENTS, clients->session_count);
     if (c) {
-        LIST_REMOVE(s, of_client);
+        shared = attach_part(s);
         clients->owner.session_gone(clients->owner.arg, s);
         /* A ghost's own process lives and may still come back: only its guardian left. */
         if (LIST_EMPTY(&c->sessions) && !c->ghost)
@@ -190,7 +228,7 @@ void session_end(struct session *s, const char *why)
         answers_free(&s->answers);
         client_settle(c);
     }
-    kept_after_session(clients, s->kept);
+    kept_after_session(clients, s->user, s->kept, shared);
     rights_forget_caller(&s->caller);
     free(s);
 }
@@ -307,7 +345,6 @@ bool sessions_serve(struct clients *clients)
     bool again = false, lively = false;
 
     clients->in_vain = true;
-
     while (turns-- && (s = TAILQ_FIRST(&clients->active))) {
         enum served served = session_serve(s, now);
 
@@ -354,7 +391,7 @@ static void sessions_on_doorbells(struct loop_fd *watch)
     struct epoll_event events[64];
     int n = epoll_wait(watch->fd, events, 64, 0);
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     for (int i = 0; i < n; i++)
         session_look(events[i].data.ptr);
 }
@@ -384,27 +421,28 @@ static void sessions_on_sweep(struct loop_timer *timer, hf_time now)
     struct clients *clients = HF_CONTAINER(timer, struct clients, sweep);
     struct session *s, *next;
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     for (s = LIST_FIRST(&clients->sessions); s; s = next) {
         next = LIST_NEXT(s, all);
         session_look(s);
     }
     if (clients->unwatched)
         clients_sweep(clients);
-    (void)kept_look(clients);
+    (void)kept_probe(clients);
+    sessions_wake_tolled(clients);
     sessions_listener_resume(clients);
     loop_timer_set(clients->loop, timer, hf_time_add(now, hf_ns(SWEEP_EVERY)));
 }
 
 static void sessions_on_process(struct loop_fd *watch)
 {
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     session_end(HF_CONTAINER(watch, struct session, process), NULL);
 }
 
 static void sessions_on_hello_timer(struct loop_timer *timer, hf_time now)
 {
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     (void)now;
     session_end(HF_CONTAINER(timer, struct session, hello_timer), "no hello within a second");
 }
@@ -413,13 +451,16 @@ static void sessions_on_socket(struct loop_fd *watch)
 {
     struct session *s = HF_CONTAINER(watch, struct session, socket);
     struct hf_hello hello;
+    struct toll toll;
     ssize_t n;
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     if (s->client && s->clients->owner.datagram(s->clients->owner.arg, s))
         return;
+    toll = user_toll_begin(s->user);
     /* Without a control buffer the kernel drops descriptors that come along all the same. */
     n = recv(watch->fd, &hello, sizeof(hello), MSG_DONTWAIT | MSG_TRUNC);
+    user_toll_end(s->user, toll);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n > 0 && s->client)
@@ -442,13 +483,25 @@ static int sessions_peer_pidfd(int fd, uint32_t pid, bool *ret_certain)
     return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
+/* It has waited the longest, so its hello is the least likely to come. */
+static void sessions_end_stranger(struct clients *clients, const struct user *of) IN_BROKER_THREAD
+{
+    struct session *s, *oldest = NULL;
+
+    LIST_FOREACH (s, &clients->sessions, all)
+        if (s->user == of && !s->client)
+            oldest = s;
+    if (oldest)
+        session_end(oldest, NULL);
+}
+
 enum let_in { NOBODY, TURNED_AWAY, LET_IN };
 
 /* NOBODY: no other connection waits to be accepted, or none can be now. */
-static enum let_in sessions_let_in(struct clients *clients)
+static enum let_in sessions_let_in(struct clients *clients) IN_BROKER_THREAD
 {
     struct session *s;
-    struct user *user;
+    struct user *user, *makes_room;
     struct ucred cred;
     socklen_t len = sizeof(cred);
     int fd = accept4(clients->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -462,10 +515,12 @@ static enum let_in sessions_let_in(struct clients *clients)
     /* (!) Nothing is made for one that is turned away: it costs least. */
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 ||
         !(user = user_get(clients, cred.uid)) ||
-        !user_may_connect(clients, user, STRANGERS_MOST, loop_now(clients->loop))) {
+        !user_may_connect(clients, user, STRANGERS_MOST, loop_now(clients->loop), &makes_room)) {
         close(fd);
         return TURNED_AWAY;
     }
+    if (makes_room)
+        sessions_end_stranger(clients, makes_room);
     s = calloc(1, sizeof(*s));
     if (!s) {
         close(fd);
@@ -502,6 +557,7 @@ static enum let_in sessions_let_in(struct clients *clients)
     LIST_INSERT_HEAD(&clients->sessions, s, all);
     clients->session_count++;
     s->user->sessions++;
+    user_stranger_comes(clients, s->user);
     hf_counter_set(&clients->agent->table, HF_COUNTER_CLIENTS, clients->session_count);
     clients->deaf = false;
     loop_timer_set(clients->loop, &s->hello_timer, hf_time_add(clock_now(), hf_ns(HELLO_WITHIN)));
@@ -512,6 +568,7 @@ static void sessions_on_listener(struct loop_fd *watch)
 {
     struct clients *clients = HF_CONTAINER(watch, struct clients, listener);
 
+    ASSERT_BROKER_THREAD();
     for (int left = ACCEPTS_PER_TURN * TURNED_AWAY_FOR_ONE; left > 0;) {
         enum let_in what = sessions_let_in(clients);
 
@@ -532,14 +589,15 @@ int sessions_create(struct agent *agent, struct loop *loop, const struct clients
     LIST_INIT(&clients->sessions);
     TAILQ_INIT(&clients->active);
     TAILQ_INIT(&clients->woken);
+    TAILQ_INIT(&clients->tolled);
     hf_counter_set(&agent->table, HF_COUNTER_CLIENTS_MAX, clients->config->clients_max);
     clients->sweep.fn = sessions_on_sweep;
     kept_create(clients);
     clients->listener.fd = -1;
     clients->doorbell_epoll = epoll_create1(EPOLL_CLOEXEC);
     rc = clients->doorbell_epoll < 0 ? HF_ESYS
-                                     : loop_fd_add(loop, &clients->doorbells,
-                                                   clients->doorbell_epoll, sessions_on_doorbells);
+                                     : loop_set_add(loop, &clients->doorbells,
+                                                    clients->doorbell_epoll, sessions_on_doorbells);
     if (rc < 0) {
         if (clients->doorbell_epoll >= 0)
             close(clients->doorbell_epoll);
@@ -570,7 +628,7 @@ static int sessions_listen_anew(struct clients *clients, int *ret_fd)
     fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return HF_ESYS;
-    (void)unlink(path); /* the agent's lock is held: nobody else listens here */
+    (void)unlink(path); /* nobody else has the agent's lock, and bind() takes the inode */
     /* Before anybody connects. A descriptor that comes may be a file whose last close blocks, and it would be here. */
     attach_pass_descriptors(fd, false);
     if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || chmod(path, mode) < 0 ||
@@ -605,8 +663,7 @@ static void sessions_stop_listening(struct clients *clients) BEFORE_OR_AFTER_THR
         clients->agent->listener = clients->listener.fd;
         return;
     }
-    close(clients->listener.fd);
-    (void)unlink(clients->agent->socket_path);
+    close(clients->listener.fd); /* singleton_release() removes its file, or keeps it */
 }
 
 void sessions_destroy(struct clients *clients) BEFORE_OR_AFTER_THREADS

@@ -8,11 +8,11 @@
 #include <sys/queue.h>
 #include <unistd.h>
 
-#include "agent/base/thread_role.h"
+#include "agent/base/thread.h"
 #include "agent/broker/clients/answers.h"
 #include "agent/broker/clients/clients.h"
 #include "agent/core/rules.h"
-#include "agent/record/beats.h"
+#include "agent/state/lease.h"
 #include "shm/ring.h"
 
 struct kept;
@@ -39,9 +39,10 @@ struct session {
     bool admitted;  /* its client has allocated the rings: (!) nothing of them is touched before */
     uint32_t nudge; /* enum hf_nudge, as its hello has it */
     bool guardian, gave_group; /* by its hello; its one later datagram came */
-    bool wakes;                /* its client is to be woken */
+    bool wakes, is_tolled;     /* its client is to be woken; at a later sweep */
     hf_time lively_until;      /* it asked or was answered: polled without its doorbell */
     uint32_t pid, uid;
+    uint64_t birth;       /* of its process, once it said hello: as in struct holder */
     struct caller caller; /* the same user, with its groups */
     unsigned rules_read;  /* `rules_read` of the clients, when its groups were looked at */
     struct user *user;
@@ -91,6 +92,8 @@ static inline bool session_is_own(const struct session *s)
 void attach_pass_descriptors(int fd, bool on);
 /* Judges a hello and sends the welcome. False: it was turned away, and its session is to end. */
 bool attach_hello(struct session *s, const struct hf_hello *hello, size_t length) IN_BROKER_THREAD;
+/* The session is its client's no more. True: it shared a place, and leaves that to what is kept of it. */
+bool attach_part(struct session *s) IN_BROKER_THREAD;
 /* Looks whether its client has allocated the rings: until then nothing is asked, answered or beaten. HF_EPENDING; or an error,
  * by which its session is to end. */
 int attach_admit(struct session *s) IN_BROKER_THREAD;

@@ -4,23 +4,34 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "agent/base/clock.h"
 #include "agent/base/log.h"
 #include "agent/broker/clients/clients.h"
-#include "agent/core/bucket.h"
+#include "agent/core/share.h"
+#include "shm/assert.h"
 #include "shm/status.h"
 
 /* Connections beyond clients_per_uid that may stay until their hello, to be told why they are refused. */
 #define STRANGERS_OF_ONE 8
 /* A quiet user may ask at once for as much as in this time; above a sweep, else it misses its rate. */
 #define BURST (250 * HF_NS_PER_MS)
+/* As many leases are looked at in the time of one request. */
+#define LOOKS_FOR_ONE 64
 /* Connections of one user in the long run. A quiet user may make as many at once, and one more for each of its places. The
  * broker needs 20 us for each that it lets in and 10 us for one that it turns away, and in a storm others are queued behind
  * them. */
 #define CONNECTS_PER_S 1000
 /* Attaches of one user in the long run: each makes and maps memory. A user that is quiet may take all of its places at once. */
 #define ATTACHES_PER_S 50
+/* What takes longer is measured by the thread's own time, from the next one on: it may have waited for the processor. */
+#define LONG_WAKE HF_NS_PER_MS
+/* One in fifty of a processor is one user's, and 10 ms at once. */
+#define TOLL        50
+#define TOLL_AHEAD  (TOLL * 10 * HF_NS_PER_MS)
+#define SUSPECT_FOR (60 * HF_NS_PER_SEC)
 /* Between two log lines about a user that asks for too much. */
 #define TELL_EVERY (60 * HF_NS_PER_SEC)
 
@@ -28,6 +39,7 @@ struct user *user_get(struct clients *clients, uint32_t uid)
 {
     struct user *u;
 
+    uid = subuids_owner(&clients->config->subuids, uid);
     LIST_FOREACH (u, &clients->users, all)
         if (u->uid == uid)
             return u;
@@ -77,7 +89,7 @@ uint64_t user_text_units(size_t name_len, size_t note_len)
 /* Those of ended sessions, too, whose memory is open: each place is as much memory and as many descriptors. */
 static unsigned user_places_for_clients(const struct user *u)
 {
-    return u->sessions + u->kept;
+    return u->sessions + u->kept - u->shared;
 }
 
 static void user_say_kept(const struct user *u, char *text, size_t size)
@@ -88,27 +100,83 @@ static void user_say_kept(const struct user *u, char *text, size_t size)
         *text = '\0';
 }
 
-bool user_may_connect(const struct clients *clients, struct user *u, uint32_t strangers,
-                      hf_time now)
+/* Who has the most, and more than this one will have. */
+static struct user *user_with_strangers(const struct clients *clients, const struct user *u)
 {
+    struct user *other, *most = NULL;
+
+    LIST_FOREACH (other, &clients->users, all)
+        if (other->strangers > (most ? most->strangers : 0))
+            most = other;
+    return most && (user_is_trusted(u) || most->strangers > u->strangers + 1) ? most : NULL;
+}
+
+bool user_may_connect(const struct clients *clients, struct user *u, uint32_t strangers,
+                      hf_time now, struct user **ret_makes_room)
+{
+    struct user *makes_room = NULL;
     uint32_t most = clients->config->clients_per_uid, all = clients->config->clients_max;
 
+    if (user_is_tolled(u, now))
+        return false;
     if (!user_is_trusted(u) &&
         !bucket_take(&u->connected_until, hf_ns(HF_NS_PER_SEC / CONNECTS_PER_S),
                      CONNECTS_PER_S + (int64_t)(most ? most : all), now))
         return false;
     /* A quarter of these, too, is for root and the agent's user. */
-    if (clients->session_count + clients->kept_count >=
-        all + strangers - (user_is_trusted(u) ? 0 : strangers / 4))
+    if (clients->session_count + clients->kept_count - clients->shared_count >=
+        all + strangers - (user_is_trusted(u) ? 0 : strangers / 4)) {
+        makes_room = user_with_strangers(clients, u);
+        if (!makes_room)
+            return false;
+    }
+    if (most && user_places_for_clients(u) >= most + STRANGERS_OF_ONE)
         return false;
-    return !most || user_places_for_clients(u) < most + STRANGERS_OF_ONE;
+    *ret_makes_room = makes_room;
+    return true;
+}
+
+void user_stranger_comes(struct clients *clients, struct user *u)
+{
+    clients->stranger_count++;
+    u->strangers++;
+}
+
+void user_stranger_goes(struct clients *clients, struct user *u)
+{
+    hf_assert(clients->stranger_count > 0 && u->strangers > 0, "strangers %u, of user %u %u",
+              clients->stranger_count, (unsigned)u->uid, u->strangers);
+    clients->stranger_count--;
+    u->strangers--;
+}
+
+void user_shares(struct clients *clients, struct user *u)
+{
+    clients->shared_count++;
+    u->shared++;
+}
+
+void user_shares_no_more(struct clients *clients, struct user *u)
+{
+    hf_assert(clients->shared_count > 0 && u->shared > 0, "shared %u, of user %u %u",
+              clients->shared_count, (unsigned)u->uid, u->shared);
+    clients->shared_count--;
+    u->shared--;
+}
+
+/* (!) Not beside memory that ended sessions left, or one place would have any number of these. */
+bool user_may_share(const struct clients *clients, const struct user *u)
+{
+    return user_is_trusted(u) || (clients->config->guardians_fit && u->kept == 0);
 }
 
 int user_judge_attach(const struct clients *clients, const struct user *u, bool known, char *text,
                       size_t size)
 {
     const struct config *c = clients->config;
-    unsigned all = clients->session_count + clients->kept_count, own = user_places_for_clients(u);
+    unsigned all = clients->session_count - clients->stranger_count + clients->kept_count -
+                   clients->shared_count + 1;
+    unsigned own = user_places_for_clients(u), others = all - (own - u->strangers + 1);
     char kept[64];
 
     user_say_kept(u, kept, sizeof(kept));
@@ -126,7 +194,7 @@ int user_judge_attach(const struct clients *clients, const struct user *u, bool 
                  u->uid, own - 1, kept);
         return HF_ELIMIT;
     }
-    if (!known && !user_is_fair(u, c->clients_max, all - own, own)) {
+    if (!known && !user_is_fair(u, c->clients_max, others, own)) {
         snprintf(text, size,
                  "user %" PRIu32
                  " has %u clients%s, its share of the places that others leave; end "
@@ -156,6 +224,50 @@ bool user_may_hold(const struct clients *clients, const struct user *u)
     return !clients->config->leases_per_uid || u->leases < clients->config->leases_per_uid;
 }
 
+static hf_dur user_spent(void)
+{
+    struct timespec spent;
+
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &spent);
+    return hf_ns(spent.tv_sec * HF_NS_PER_SEC + spent.tv_nsec);
+}
+
+struct toll user_toll_begin(const struct user *u)
+{
+    struct toll toll = {.begun = clock_now()};
+
+    if (hf_time_before(toll.begun, u->suspect_until))
+        toll.spent = user_spent();
+    return toll;
+}
+
+void user_toll_end(struct user *u, struct toll toll)
+{
+    hf_time now = clock_now();
+    hf_dur spent = hf_ns(0);
+
+    if (hf_time_since(now, toll.begun).ns < LONG_WAKE || user_is_trusted(u))
+        return;
+    if (hf_time_before(toll.begun, u->suspect_until))
+        spent = hf_ns(user_spent().ns - toll.spent.ns);
+    u->suspect_until = hf_time_add(now, hf_ns(SUSPECT_FOR));
+    if (spent.ns < LONG_WAKE)
+        return;
+    bucket_use(&u->tolled_until, hf_ns(TOLL * spent.ns), now);
+    if (!user_is_tolled(u, now) || !hf_time_reached(now, u->tell_again))
+        return;
+    u->tell_again = hf_time_add(now, hf_ns(TELL_EVERY));
+    log_warn("user %" PRIu32
+             " is woken later: so many of its processes or descriptors wait for one "
+             "wake-up that it takes %" PRId64 " ms of a processor; end them",
+             u->uid, hf_dur_ms(spent));
+}
+
+bool user_is_tolled(const struct user *u, hf_time now)
+{
+    return hf_time_before(now, bucket_next(u->tolled_until, hf_ns(TOLL_AHEAD), now));
+}
+
 bool user_may_ask(const struct clients *clients, struct user *u, hf_time now)
 {
     uint32_t rate = clients->config->requests_per_uid;
@@ -171,12 +283,46 @@ bool user_may_ask(const struct clients *clients, struct user *u, hf_time now)
     return false;
 }
 
-void user_asked(const struct clients *clients, struct user *u, hf_time now)
+static void user_pay(const struct clients *clients, struct user *u, unsigned requests, hf_time now)
 {
     uint32_t rate = clients->config->requests_per_uid;
 
     if (rate)
-        bucket_use(&u->paid_until, hf_ns(HF_NS_PER_SEC / rate), now);
+        bucket_use(&u->paid_until, hf_ns(HF_NS_PER_SEC / rate * requests), now);
+}
+
+void user_asked(const struct clients *clients, struct user *u, hf_time now)
+{
+    user_pay(clients, u, 1, now);
+}
+
+bool user_may_have_searched(const struct clients *clients, struct user *u, unsigned leases,
+                            hf_time now)
+{
+    return leases < LOOKS_FOR_ONE || user_may_ask(clients, u, now);
+}
+
+void user_searched(const struct clients *clients, struct user *u, unsigned looked_at, hf_time now)
+{
+    user_pay(clients, u, looked_at / LOOKS_FOR_ONE, now);
+}
+
+int user_judge_fanout(const struct user *u, unsigned most, unsigned taken, char *text, size_t size)
+{
+    hf_assert(u->fanouts <= taken, "fan-outs %u of %u", u->fanouts, taken);
+    if (taken >= most) {
+        snprintf(text, size, "the agent has %u queries under way, the limit; try again", taken);
+        return HF_ELIMIT;
+    }
+    if (!user_is_fair(u, most, taken - u->fanouts, u->fanouts + 1)) {
+        snprintf(
+            text, size,
+            "user %" PRIu32
+            " has %u queries under way, its share of the %u that the agent may have; try again",
+            u->uid, u->fanouts, most);
+        return HF_ELIMIT;
+    }
+    return HF_OK;
 }
 
 static uint64_t user_places_of_others(const struct clients *clients, const struct user *u)

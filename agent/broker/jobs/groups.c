@@ -13,23 +13,30 @@
 #include "agent/broker/jobs/groups.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/base/thread_role.h"
+#include "agent/base/thread.h"
 #include "agent/broker/clients/clients.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
-#include "agent/broker/jobs/job_group.h"
-#include "agent/broker/locks/orders.h"
-#include "agent/broker/locks/ends.h"
-#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/locks_internal.h"
+#include "agent/broker/locks/names.h"
 #include "shm/assert.h"
 #include "shm/status.h"
 
@@ -64,23 +71,23 @@ static void groups_close_fds(const int *fds, int count)
 
 /* --- what becomes of it ----------------------------------------------------------------------- */
 
-static bool groups_is_run(const struct resource *r)
+static bool groups_is_run(const struct name *name)
 {
-    return resource_lease(r)->run;
+    return name_lease(name)->is_job;
 }
 
 /* When the processes inside must die, by the lease that ends first. */
 static hf_time groups_kill_at(const struct client *c, hf_time now)
 {
     hf_time first = HF_TIME_NEVER;
-    const struct resource *r;
+    const struct name *name;
 
-    LIST_FOREACH (r, &c->held, of_holder) {
-        const struct lease *lease = resource_lease(r);
+    LIST_FOREACH (name, &c->held, of_holder) {
+        const struct lease *lease = name_lease(name);
         uint8_t state = atomic_load_explicit(&lease->state, memory_order_relaxed);
         hf_time valid = {atomic_load_explicit(&lease->valid_ns, memory_order_relaxed)};
 
-        if (!lease->run)
+        if (!lease->is_job)
             continue;
         if (state == HF_SLOT_LOST)
             return now;
@@ -93,7 +100,7 @@ static hf_time groups_kill_at(const struct client *c, hf_time now)
 /* No guardian and no process is left: the tree is reaped. */
 static void groups_release(struct group *g) IN_BROKER_THREAD
 {
-    struct resource *r;
+    struct name *name;
 
     if (g->released)
         return;
@@ -101,9 +108,9 @@ static void groups_release(struct group *g) IN_BROKER_THREAD
     log_info("the job of process %" PRIu32 " (user %" PRIu32
              ") is over, and so are its guardians: its lock is released",
              g->client->pid, g->client->uid);
-    LIST_FOREACH (r, &g->client->held, of_holder)
-        if (groups_is_run(r))
-            release_begin(r, RELEASE_TREE_DEAD);
+    LIST_FOREACH (name, &g->client->held, of_holder)
+        if (groups_is_run(name))
+            release_begin(name, RELEASE_TREE_DEAD);
 }
 
 /* (!) Before it is closed: a child of this process may have it open for a moment, too. */
@@ -115,12 +122,12 @@ static void groups_unwatch(struct group *g)
 /* Before their release, which goes through this thread, too. Both guardians may say the same. */
 static void groups_tell_killed(struct group *g) IN_BROKER_THREAD
 {
-    struct resource *r;
+    struct name *name;
 
     g->told = true;
-    LIST_FOREACH (r, &g->client->held, of_holder)
-        if (groups_is_run(r))
-            order_losing(r, true);
+    LIST_FOREACH (name, &g->client->held, of_holder)
+        if (groups_is_run(name))
+            tell_renewal_guardian_stopping(name, true);
 }
 
 static void groups_tell_stubborn(struct group *g)
@@ -170,7 +177,7 @@ static void groups_look(struct group *g, hf_time now) IN_BROKER_THREAD
 
 static void groups_on_timer(struct loop_timer *timer, hf_time now)
 {
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     groups_look(HF_CONTAINER(timer, struct group, timer), now);
 }
 
@@ -201,10 +208,10 @@ void groups_drop(struct client *c)
 
 static bool groups_has_run(const struct client *c)
 {
-    const struct resource *r;
+    const struct name *name;
 
-    LIST_FOREACH (r, &c->held, of_holder)
-        if (groups_is_run(r))
+    LIST_FOREACH (name, &c->held, of_holder)
+        if (groups_is_run(name))
             return true;
     return false;
 }
@@ -219,7 +226,7 @@ static void groups_on_groups(struct loop_fd *watch)
 {
     struct epoll_event event;
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     /* One at a time: an event of one group may end another. */
     for (int i = 0; i < GROUPS_PER_TURN && epoll_wait(watch->fd, &event, 1, 0) == 1; i++)
         groups_look(event.data.ptr, clock_now());
@@ -243,7 +250,7 @@ static int groups_watch_groups(struct groups *groups)
     groups->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (groups->epoll < 0)
         return HF_ESYS;
-    if (loop_fd_add(groups->loop, &groups->watch, groups->epoll, groups_on_groups) == HF_OK)
+    if (loop_set_add(groups->loop, &groups->watch, groups->epoll, groups_on_groups) == HF_OK)
         return HF_OK;
     close(groups->epoll);
     return HF_ENOMEM;

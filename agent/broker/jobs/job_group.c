@@ -1,4 +1,4 @@
-#include "agent/broker/jobs/job_group.h"
+#include "agent/broker/jobs/groups.h"
 
 #include <errno.h>
 #include <fcntl.h>

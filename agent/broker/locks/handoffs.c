@@ -1,19 +1,16 @@
-/* The broker's part of a hand-off: choosing the next holder. The outcome is in ends.c; agent/record/handoff.h has the
+/* The broker's part of a hand-off: choosing the next holder. The outcome is in ends.c; agent/state/lease.h has the
  * order and its reason. */
-#include "agent/broker/locks/handoffs.h"
-#include "agent/base/thread_role.h"
-#include "agent/broker/locks/orders.h"
+#include "agent/broker/locks/locks_internal.h"
+#include "agent/base/thread.h"
 
 #include "agent/broker/clients/clients.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
-#include "agent/broker/locks/drains.h"
-#include "agent/broker/locks/gaps.h"
 #include "agent/broker/locks/locks.h"
-#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/names.h"
 #include "agent/broker/locks/waiters.h"
 #include "agent/broker/nodes/nodes.h"
-#include "agent/record/handoff.h"
+#include "agent/state/lease.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,35 +22,35 @@
 
 /* --- making one ------------------------------------------------------------------------------- */
 
-struct waiter *handoff_next_holder(struct resource *r, hf_time now)
+struct waiter *handoff_next_holder(struct name *name, hf_time now)
 {
-    const struct lease *lease = resource_lease(r);
-    struct locks *locks = resource_locks(r);
-    struct waiter *w = waiter_first(r);
+    const struct lease *lease = name_lease(name);
+    struct locks *locks = name_locks(name);
+    struct waiter *w = waiter_first(name);
     struct handoff_facts facts;
     enum handoff_verdict verdict;
 
-    r->turn_over = false;
-    if (!w || waiter_tries(w) || r->work->handoff || locks->going || drains_stands(locks) ||
+    name->turn_over = false;
+    if (!w || waiter_tries(w) || name->state->handoff || locks->going || drains_stands(locks) ||
         *nodes_fleet_text(locks->nodes) || lease->generation >= HF_GEN_MAX)
         return NULL;
     facts = handoff_facts(lease, atomic_load_explicit(&lease->state, memory_order_relaxed),
                           (hf_time){atomic_load_explicit(&lease->valid_ns, memory_order_relaxed)},
                           w->timing.ttl, waiter_hold_end(w, now), now);
-    facts.turn = handoff_turn(facts.ttl, r->work->others_seen, now);
+    facts.turn = handoff_turn(facts.ttl, name->state->others_seen, now);
     verdict = handoff_judge(&facts);
-    r->turn_over = handoff_is_enough(verdict);
-    if (verdict != HANDOFF_YES || gap_is_owed(r, now))
+    name->turn_over = handoff_is_enough(verdict);
+    if (verdict != HANDOFF_YES || gap_is_owed(name, now))
         return NULL;
     /* The lease that ends makes room if it is the same user's. */
-    if (w->session->user != r->holder->user && !user_may_hold(locks->clients, w->session->user))
+    if (w->session->user != name->holder->user && !user_may_hold(locks->clients, w->session->user))
         return NULL;
     return w;
 }
 
-static struct lease *handoff_next_lease(struct resource *r, const struct waiter *w, hf_time now)
+static struct lease *handoff_next_lease(struct name *name, const struct waiter *w, hf_time now)
 {
-    const struct lease *from = resource_lease(r);
+    const struct lease *from = name_lease(name);
     struct lease *to = waiter_new_lease(w, lease_key(from), from->key_len, true);
 
     if (!to)
@@ -68,43 +65,43 @@ static struct lease *handoff_next_lease(struct resource *r, const struct waiter 
     return to;
 }
 
-int handoff_begin(struct resource *r, struct waiter *w, enum hf_loss_reason reason, hf_time now)
+int handoff_begin(struct name *name, struct waiter *w, enum hf_loss_reason reason, hf_time now)
 {
-    struct locks *locks = resource_locks(r);
+    struct locks *locks = name_locks(name);
     struct handoff *h = calloc(1, sizeof(*h));
     struct message *m;
     int rc = HF_ENOMEM;
 
     if (!h)
         return rc;
-    h->to = handoff_next_lease(r, w, now);
-    if (!h->to || (rc = resource_text_prepare(r, h->to, &h->text_off, &h->new_text)) < 0) {
+    h->to = handoff_next_lease(name, w, now);
+    if (!h->to || (rc = name_text_prepare(name, h->to, &h->text_off, &h->new_text)) < 0) {
         lease_free(h->to);
         free(h);
         return rc;
     }
-    hf_assert(!r->work->handoff && w->resource == r, "slot %u, generation %u", (unsigned)r->slot,
-              (unsigned)r->generation);
-    hf_assert(resource_lease(r)->generation < HF_GEN_MAX, "slot %u, generation %u",
-              (unsigned)r->slot, (unsigned)resource_lease(r)->generation);
-    h->slot = r->slot;
-    h->generation = resource_lease(r)->generation;
+    hf_assert(!name->state->handoff && w->name == name, "slot %u, generation %u",
+              (unsigned)name->slot, (unsigned)name->generation);
+    hf_assert(name_lease(name)->generation < HF_GEN_MAX, "slot %u, generation %u",
+              (unsigned)name->slot, (unsigned)name_lease(name)->generation);
+    h->slot = name->slot;
+    h->generation = name_lease(name)->generation;
     h->owner = w->who;
     h->owner.since = h->to->since;
     h->owner.since_wall = h->to->since_wall;
     h->max_hold = waiter_hold_end(w, now);
     h->reason = reason;
-    h->resource = r;
+    h->name = name;
     h->waiter = w;
     h->client = w->session->client;
     h->client->handoffs++;
     locks->handoff_count++;
-    r->work->handoff = h;
+    name->state->handoff = h;
     m = message_new(MSG_HAND_OVER);
     m->handoff = h;
     m->slot = h->slot;
     m->generation = h->generation;
-    order_renewal(locks, m);
+    tell_renewal(locks, m);
     return HF_OK;
 }
 
@@ -114,7 +111,7 @@ static void handoff_destroy(struct handoff *h)
         return;
     /* After a hand-off the lease is the renewal thread's until that thread is destroyed. */
     if (h->verdict == HANDOFF_YES) {
-        struct lease_table *leases = resource_locks(h->resource)->agent->leases;
+        struct lease_table *leases = name_locks(h->name)->agent->leases;
 
         lease_table_remove(leases, h->slot);
         lease_table_add(leases, h->to);
@@ -128,5 +125,5 @@ void handoffs_destroy(struct locks *locks)
 {
     for (uint32_t i = 0; locks->by_slot && i < locks->agent->table.capacity; i++)
         if (locks->by_slot[i])
-            handoff_destroy(locks->by_slot[i]->work->handoff);
+            handoff_destroy(locks->by_slot[i]->state->handoff);
 }

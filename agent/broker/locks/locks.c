@@ -3,16 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/broker/locks/handoffs.h"
-#include "agent/broker/locks/readopt.h"
-#include "agent/broker/locks/requests.h"
-#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/locks_internal.h"
+#include "agent/broker/locks/names.h"
 #include "agent/broker/locks/rounds.h"
-#include "agent/broker/locks/short_holds.h"
-#include "agent/broker/locks/step.h"
-#include "agent/broker/locks/wakeups.h"
+#include "agent/broker/locks/waiters.h"
 #include "agent/broker/nodes/nodes.h"
-#include "agent/config/config_allow.h"
+#include "agent/config/config.h"
 #include "shm/status.h"
 
 int locks_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
@@ -28,7 +24,7 @@ int locks_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
     locks->config = agent->config;
     locks->loop = loop;
     locks->nodes = nodes;
-    locks->releaser = nodes->releaser;
+    locks->key_deleter = nodes->key_deleter;
     locks->clients = clients;
     locks->owner = *owner;
     memcpy(locks->hash_key, hash_key, sizeof(locks->hash_key));
@@ -41,7 +37,7 @@ int locks_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
     shown_waiters_create(locks);
     short_holds_create(locks);
     step_init(locks);
-    if ((rc = resources_create(locks)) < 0 || (rc = wakeups_create(locks)) < 0) {
+    if ((rc = names_create(locks)) < 0 || (rc = wakeups_create(locks)) < 0) {
         locks_destroy(locks);
         return rc;
     }
@@ -87,6 +83,6 @@ void locks_destroy(struct locks *locks)
     wakeups_destroy(locks);
     short_holds_destroy(locks);
     handoffs_destroy(locks);
-    resources_destroy(locks);
+    names_destroy(locks);
     free(locks);
 }

@@ -9,27 +9,37 @@
 #include <sys/queue.h>
 
 #include "agent/agent.h"
-#include "agent/base/log_limit.h"
+#include "agent/base/log.h"
 #include "agent/base/loop.h"
-#include "agent/base/thread_role.h"
+#include "agent/base/thread.h"
 #include "agent/base/token.h"
-#include "agent/broker/locks/shown_waiters.h"
-#include "agent/core/chains.h"
-#include "agent/core/turns.h"
-#include "agent/redis/releaser.h"
+#include "agent/core/containers.h"
+#include "agent/core/share.h"
+#include "agent/redis/key_deleter.h"
+#include "shm/layout.h"
 
 struct client;
 struct clients;
 struct later;
 struct nodes;
 struct old_text;
-struct resource;
-struct resource_work;
+struct name;
+struct name_state;
 struct round;
 struct session;
 struct short_hold;
 struct waiter;
 struct wakeups;
+
+/* Which waiters stand in the table for people to see (shm/waiters.h): the oldest, as many as it has rows for. */
+
+#define SHOWN_WAITERS_NONE UINT32_MAX /* no row */
+
+struct shown_waiters {
+    uint32_t free[HF_WAITERS_SHOWN], free_count;
+    uint64_t number;                    /* of the last one */
+    TAILQ_HEAD(, waiter) without_a_row; /* the oldest first */
+};
 
 /* Tells rooms above what happens to leases. Called in the broker's thread. */
 struct locks_owner {
@@ -42,14 +52,14 @@ struct locks_owner {
     void *arg;
 };
 
-TAILQ_HEAD(resource_queue, resource);
+TAILQ_HEAD(name_queue, name);
 
 /* Treat as private to this room. */
 struct locks {
     struct agent *agent;
     const struct config *config;
     struct loop *loop;
-    struct releaser *releaser;
+    struct key_deleter *key_deleter;
     struct nodes *nodes;
     struct clients *clients;
     struct locks_owner owner;
@@ -59,19 +69,19 @@ struct locks {
     bool again; /* going, to start again: clients are not told */
     struct token_pool tokens;
 
-    /* resources */
+    /* names */
     struct chains names;  /* slots by the hash of their name */
     uint8_t hash_key[16]; /* of `names` */
     struct log_limit index_full;
-    struct resource **by_slot;
-    struct resource_work *no_work; /* of all resources for which nothing goes on; never written */
+    struct name **by_slot;
+    struct name_state *no_state; /* of all names for which nothing goes on; never written */
     uint32_t *generations;
     uint32_t slots_used; /* slots below it were ever used */
     uint32_t next_slot;  /* slots below it are in use, at rest, or retired */
     bool no_memory;      /* for the slot that was asked for last */
-    struct resource_queue idle, stalled;
-    TAILQ_HEAD(, resource_work) touched;                     /* by agent/broker/locks/step.h */
-    void (*on_retry)(struct loop_timer *timer, hf_time now); /* of each name's work */
+    struct name_queue idle, stalled;
+    TAILQ_HEAD(, name_state) touched; /* by agent/broker/locks/locks_internal.h */
+    void (*on_retry)(struct loop_timer *timer, hf_time now); /* of each name's state */
     struct hf_text_pool *text;
     struct old_text *old_texts; /* per slot, within readopt() */
     unsigned waiter_count, handoff_count;

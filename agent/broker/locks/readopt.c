@@ -7,10 +7,9 @@
  * may still map. Where the table of the earlier agent is not ours to write any more (it was removed
  * or made anew), the release waits for the journaled V.
  */
-#include "agent/base/thread_role.h"
-#include "agent/core/validity.h"
-#include "agent/broker/locks/orders.h"
-#include "agent/broker/locks/readopt.h"
+#include "agent/base/thread.h"
+#include "agent/core/timing.h"
+#include "agent/broker/locks/locks_internal.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -21,16 +20,11 @@
 #include "agent/base/log.h"
 #include "agent/broker/clients/clients.h"
 #include "agent/broker/clients/users.h"
-#include "agent/broker/locks/ended.h"
-#include "agent/broker/locks/grants.h"
 #include "agent/broker/locks/locks.h"
-#include "agent/broker/locks/promises.h"
-#include "agent/broker/locks/ends.h"
-#include "agent/broker/locks/requests.h"
-#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/names.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/core/fence.h"
-#include "agent/record/events.h"
+#include "agent/state/events.h"
 #include "shm/index.h"
 #include "shm/slot.h"
 #include "shm/status.h"
@@ -46,7 +40,7 @@ struct record {
 struct later {
     LIST_ENTRY(later) all;
     struct loop_timer timer;
-    struct resource *resource;
+    struct name *name;
     uint8_t key[CONFIG_KEY_MAX];
     size_t key_len;
     struct token token;
@@ -55,7 +49,7 @@ struct later {
 
 static void readopt_released(const struct release_outcome *outcome, void *arg, void *owner)
 {
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     (void)outcome;
     (void)owner;
     grant_undone(arg);
@@ -64,15 +58,15 @@ static void readopt_released(const struct release_outcome *outcome, void *arg, v
 static void readopt_on_later(struct loop_timer *timer, hf_time now)
 {
     struct later *l = HF_CONTAINER(timer, struct later, timer);
-    struct locks *locks = resource_locks(l->resource);
+    struct locks *locks = name_locks(l->name);
     uint32_t nodes = (1u << locks->n) - 1;
-    struct release_order order =
-        release_order(l->key, l->key_len, &l->token, l->attempt, l->ttl, nodes);
+    struct delete_request request =
+        delete_request(l->key, l->key_len, &l->token, l->attempt, l->ttl, nodes);
 
-    release_order_doubt(&order, nodes, hf_time_add(now, l->attempt));
-    release_order_tell(&order, readopt_released, l->resource);
-    if (releaser_start(locks->releaser, &order) < 0)
-        readopt_released(0, l->resource, locks);
+    delete_request_doubt(&request, nodes, hf_time_add(now, l->attempt));
+    delete_request_tell(&request, readopt_released, l->name);
+    if (key_deleter_start(locks->key_deleter, &request) < 0)
+        readopt_released(0, l->name, locks);
     LIST_REMOVE(l, all);
     free(l);
 }
@@ -169,16 +163,16 @@ static int readopt_reserve_texts(struct locks *locks)
 }
 
 /* Keeps the slot's text. Returns whether its note and command are the record's, too. */
-static bool readopt_keep_text(struct locks *locks, struct resource *r)
+static bool readopt_keep_text(struct locks *locks, struct name *name)
 {
-    const struct old_text *text = &locks->old_texts[r->slot];
+    const struct old_text *text = &locks->old_texts[name->slot];
 
     if (!text->stands)
         return false;
-    r->has_text = r->indexed = true;
-    r->text_off = text->off;
-    r->text_note_len = text->note_len;
-    r->text_comm_len = text->comm_len;
+    name->has_text = name->indexed = true;
+    name->text_off = text->off;
+    name->text_note_len = text->note_len;
+    name->text_comm_len = text->comm_len;
     return text->same;
 }
 
@@ -187,15 +181,15 @@ static bool readopt_keep_text(struct locks *locks, struct resource *r)
 static void readopt_slot_over(struct locks *locks, uint32_t slot, enum hf_loss_reason lost)
 {
     const struct old_text *text = &locks->old_texts[slot];
-    struct resource *r = locks->by_slot[slot];
+    struct name *name = locks->by_slot[slot];
     struct hf_slot *s = &locks->agent->table.slots[slot];
 
     if (!locks->agent->warm)
         return;
     hf_slot_withdraw(s);
-    if (r && !r->has_text)
-        (void)readopt_keep_text(locks, r);
-    if (r && r->has_text) {
+    if (name && !name->has_text)
+        (void)readopt_keep_text(locks, name);
+    if (name && name->has_text) {
         hf_slot_end(s, lost != HF_LOSS_NONE ? HF_SLOT_LOST : HF_SLOT_ENDED, lost);
         return;
     }
@@ -223,7 +217,7 @@ static int readopt_release_record(struct locks *locks, const struct record *rec,
 {
     struct journal_lease over = rec->state;
     struct journal_lease free_record = {.state = JOURNAL_FREE, .generation = rec->state.generation};
-    struct resource *r = locks->by_slot[slot]; /* there if it could not be readopted */
+    struct name *name = locks->by_slot[slot]; /* there if it could not be readopted */
     struct later *l;
     int rc = HF_OK;
 
@@ -239,9 +233,9 @@ static int readopt_release_record(struct locks *locks, const struct record *rec,
     l = calloc(1, sizeof(*l));
     if (!l)
         return HF_ENOMEM;
-    if (!r)
-        rc = resource_at(locks, rec->id.name, rec->id.name_len, slot, &r);
-    if (rc == HF_OK && !resource_work(r))
+    if (!name)
+        rc = name_at(locks, rec->id.name, rec->id.name_len, slot, &name);
+    if (rc == HF_OK && !name_state(name))
         rc = HF_ENOMEM;
     readopt_slot_over(locks, slot, lost);
     if (rc < 0 ||
@@ -250,10 +244,10 @@ static int readopt_release_record(struct locks *locks, const struct record *rec,
         journal_put(locks->agent->journal, slot, &free_record);
         return rc == HF_EBUSY ? HF_OK : rc;
     }
-    r->undoing = true;
-    r->generation = rec->state.generation;
-    r->work->barred_until = at;
-    l->resource = r;
+    name->undoing = true;
+    name->generation = rec->state.generation;
+    name->state->barred_until = at;
+    l->name = name;
     l->timer.fn = readopt_on_later;
     l->ttl = hf_ms(rec->id.ttl_ms);
     l->attempt = readopt_attempt_of(locks, l->ttl);
@@ -263,21 +257,22 @@ static int readopt_release_record(struct locks *locks, const struct record *rec,
 }
 
 static int readopt_take_up(struct locks *locks, const struct record *rec, uint32_t slot,
-                           struct client *holder, const struct timing *timing, hf_time frozen,
-                           hf_time now) IN_BROKER_THREAD
+                           struct client *holder, bool abandoned, const struct timing *timing,
+                           hf_time frozen, hf_time now) IN_BROKER_THREAD
 {
     uint8_t key[CONFIG_KEY_MAX];
     size_t key_len;
-    struct resource *r;
+    struct name *name;
     struct lease *lease;
     struct message *m;
     uint32_t mark[HF_NODES_MAX];
     hf_time max_hold = HF_TIME_NEVER;
-    uint32_t flags = HF_SLOT_F_READOPTED | (rec->id.who.run ? HF_SLOT_F_RUN : 0);
+    uint32_t flags = HF_SLOT_F_READOPTED | (rec->id.who.is_job ? HF_SLOT_F_JOB : 0) |
+                     (abandoned ? HF_SLOT_F_ORPHAN : 0);
     bool same;
     int rc = config_key(locks->config, rec->id.name, rec->id.name_len, key, &key_len);
 
-    if (rc < 0 || (rc = resource_at(locks, rec->id.name, rec->id.name_len, slot, &r)) < 0)
+    if (rc < 0 || (rc = name_at(locks, rec->id.name, rec->id.name_len, slot, &name)) < 0)
         return rc;
     lease = lease_new(locks->n, &(struct lease_words){.name = rec->id.name,
                                                       .name_len = rec->id.name_len,
@@ -291,7 +286,7 @@ static int readopt_take_up(struct locks *locks, const struct record *rec, uint32
         mark[i] = i < locks->n ? locks->nodes->node[i].trust.mark : 0;
     if (rec->id.who.max_hold_ms)
         max_hold = hf_time_add(rec->id.who.since, hf_ms(rec->id.who.max_hold_ms));
-    r->generation = rec->state.generation;
+    name->generation = rec->state.generation;
     lease->slot = slot;
     lease->generation = rec->state.generation;
     lease->ttl_ms = (uint32_t)hf_dur_ms(timing->ttl);
@@ -301,28 +296,31 @@ static int readopt_take_up(struct locks *locks, const struct record *rec, uint32
     if (lease->has_extra)
         lease_set_token(lease, lease->since, max_hold);
     lease->token = rec->id.token;
-    lease_fsm_readopt(&lease->fsm, &locks->nodes->servers, locks->n, locks->q, timing, lease->run,
-                      max_hold, rec->state.d, mark, rec->state.slot_state == HF_SLOT_LOSING);
+    lease_fsm_readopt(&lease->fsm, &locks->nodes->servers, locks->n, locks->q, timing,
+                      lease->is_job, max_hold, rec->state.d, mark,
+                      rec->state.slot_state == HF_SLOT_LOSING);
     lease_fsm_freeze(&lease->fsm, frozen);
+    if (abandoned)
+        lease_fsm_was_abandoned(&lease->fsm);
     if (lease->fsm.state == HF_SLOT_LOSING)
         lease->fsm.reason = rec->state.reason;
     atomic_init(&lease->valid_ns, lease->fsm.valid.ns);
     atomic_init(&lease->state, (uint8_t)lease->fsm.state);
-    same = readopt_keep_text(locks, r);
-    rc = resource_publish(r, lease, same, lease->fsm.valid,
-                          (uint32_t)lease_fsm_votes(&lease->fsm, now), flags);
+    same = readopt_keep_text(locks, name);
+    rc = name_publish(name, lease, same, lease->fsm.valid,
+                      (uint32_t)lease_fsm_votes(&lease->fsm, now), flags);
     if (rc < 0) {
         lease_free(lease);
         return rc;
     }
     if (lease->fsm.state == HF_SLOT_LOSING)
         hf_slot_mark(&locks->agent->table.slots[slot], lease->fsm.state, flags, lease->fsm.reason);
-    grant_hold(r, lease, holder);
-    r->last_fence = fence_node_part(rec->state.fence);
+    grant_hold(name, lease, holder);
+    name->last_fence = fence_node_part(rec->state.fence);
     event_readopted(locks->agent, lease);
     m = message_new(MSG_GRANTED);
     m->lease = lease;
-    order_renewal(locks, m);
+    tell_renewal(locks, m);
     return HF_OK;
 }
 
@@ -362,8 +360,8 @@ static struct client *readopt_living_client(struct locks *locks,
     struct client *client;
 
     if (readopt_is_out_of_sight(locks, id) ||
-        client_ghost(locks->clients, id->who.pid, id->who.start_time, id->who.uid,
-                     id->who.cookie_hash, id->who.comm, &client) < 0)
+        client_ghost(locks->clients, id->who.pid, id->who.birth, id->who.uid, id->who.cookie_hash,
+                     id->who.comm, &client) < 0)
         return NULL;
     return client;
 }
@@ -374,7 +372,7 @@ static struct client *readopt_living_client(struct locks *locks,
 static hf_time readopt_lost_job_time(struct locks *locks, const struct record *rec, uint32_t slot,
                                      hf_time now)
 {
-    hf_time latest = promise_latest(locks, &rec->id, &rec->state, slot);
+    hf_time latest = earlier_validity_latest(locks, &rec->id, &rec->state, slot);
     hf_time keys_end = hf_time_add(now, hf_ms(rec->id.ttl_ms));
 
     return rec->state.state == JOURNAL_ENDING ? hf_time_max(latest, keys_end) : latest;
@@ -386,7 +384,7 @@ static hf_time readopt_release_time(struct locks *locks, const struct record *re
 {
     const struct journal_lease *state = &rec->state;
 
-    if (rec->id.who.run && state->slot_state == HF_SLOT_LOST)
+    if (rec->id.who.is_job && state->slot_state == HF_SLOT_LOST)
         return readopt_lost_job_time(locks, rec, slot, now);
     /* HELD: no release has left, and none may before the time that readopt_release_record() put there. Another table: the agent
      * may have been killed between ENDING and the check word, which is out of reach now. */
@@ -415,7 +413,7 @@ static int readopt_complete(struct locks *locks, const struct record *rec, uint3
         locks, rec, slot, hf_time_max(now, readopt_release_time(locks, rec, slot, now)), lost);
     if (rc == HF_OK && ended && locks->by_slot[slot] &&
         (holder = readopt_living_client(locks, &rec->id)))
-        (void)ended_add(holder, locks->by_slot[slot], slot, state->generation);
+        (void)pending_release_add(holder, locks->by_slot[slot], slot, state->generation);
     return rc;
 }
 
@@ -435,7 +433,7 @@ static struct client *readopt_absent_holder(struct locks *locks,
     }
     holder->pid = id->who.pid;
     holder->uid = id->who.uid;
-    holder->start_time = id->who.start_time;
+    holder->birth = id->who.birth;
     holder->cookie_hash = id->who.cookie_hash;
     return holder;
 }
@@ -450,7 +448,7 @@ static void readopt_remember_previous(struct locks *locks, const struct record *
     if (fence_handoffs(rec->state.fence) > 0 &&
         journal_get_previous(locks->agent->journal, slot, &before) == HF_OK &&
         (client = readopt_living_client(locks, &before)))
-        (void)ended_add(client, NULL, slot, rec->state.generation - 1);
+        (void)pending_release_add(client, NULL, slot, rec->state.generation - 1);
 }
 
 /* (!) A hand-off was under way: the old holder's check word goes first, because from here on the lease is
@@ -472,7 +470,7 @@ static int readopt_decide(struct locks *locks, const struct record *rec, uint32_
     struct client *holder = NULL;
     struct timing timing;
     char why[160];
-    hf_time frozen = promise_frozen(locks, &rec->state, slot), over = HF_TIME_PAST,
+    hf_time frozen = earlier_validity_frozen(locks, &rec->state, slot), over = HF_TIME_PAST,
             valid = hf_time_max(frozen, servers_validity(&locks->nodes->servers, rec->state.d,
                                                          timing_of(hf_ms(rec->id.ttl_ms)).span,
                                                          locks->n, locks->q));
@@ -485,12 +483,14 @@ static int readopt_decide(struct locks *locks, const struct record *rec, uint32_
         return readopt_complete(locks, rec, slot, now);
     holder = readopt_living_client(locks, &rec->id);
     alive = holder;
-    if (ahead && locks->agent->warm && !promise_ran_out(locks, slot, rec->state.generation, now) &&
-        !locks->config->ephemeral && (alive || unseen || rec->id.who.run) &&
+    if (ahead && locks->agent->warm &&
+        !earlier_validity_ran_out(locks, slot, rec->state.generation, now) &&
+        !locks->config->ephemeral && (alive || unseen || rec->id.who.is_job) &&
         readopt_fits(locks->config, &rec->id, &timing, why, sizeof(why))) {
         if (!holder)
             holder = readopt_absent_holder(locks, &rec->id);
-        rc = holder ? readopt_take_up(locks, rec, slot, holder, &timing, frozen, now) : HF_ENOMEM;
+        rc = holder ? readopt_take_up(locks, rec, slot, holder, !alive, &timing, frozen, now)
+                    : HF_ENOMEM;
         if (rc == HF_OK) {
             *ret_fate = unseen ? FATE_UNSEEN : FATE_TAKEN_UP;
             if (unseen)
@@ -515,8 +515,8 @@ static int readopt_decide(struct locks *locks, const struct record *rec, uint32_
     /* (!) A vote may have been void in the journal, and the agent killed before the guardians were shown
      * the earlier V: the job lives until the V that they know. Of other leases nobody relies on that V,
      * except where the table cannot be written. */
-    if (rec->id.who.run)
-        over = promise_latest(locks, &rec->id, &rec->state, slot);
+    if (rec->id.who.is_job)
+        over = earlier_validity_latest(locks, &rec->id, &rec->state, slot);
     else if (!locks->agent->warm || unseen)
         over = validity_latest(rec->state.d, locks->n);
     return readopt_release_record(locks, rec, slot, hf_time_max(now, over), HF_LOSS_RESTART);
@@ -581,7 +581,7 @@ int readopt(struct locks *locks) BEFORE_OR_AFTER_THREADS
         fates[fate]++;
         believed |= fate == FATE_TAKEN_UP || fate == FATE_UNSEEN ||
                     (hf_time_before(now, validity_latest(rec.state.d, locks->n)) &&
-                     (rec.id.who.run || !agent->warm));
+                     (rec.id.who.is_job || !agent->warm));
     }
     readopt_spare_give(spare);
     free(locks->old_texts);
@@ -591,7 +591,7 @@ int readopt(struct locks *locks) BEFORE_OR_AFTER_THREADS
     atomic_store_explicit(&agent->table.header->slots_used, locks->slots_used,
                           memory_order_release);
     if (agent->warm)
-        resources_index(locks);
+        names_index(locks);
     if (fates[FATE_TAKEN_UP] + fates[FATE_RELEASED] + fates[FATE_LOST])
         log_info("from an earlier agent: %u leases readopted, %u released, %u lost",
                  fates[FATE_TAKEN_UP], fates[FATE_RELEASED], fates[FATE_LOST]);

@@ -4,7 +4,6 @@
 
 #include "agent/broker/locks/locks.h"
 #include "agent/broker/locks/rounds.h"
-#include "agent/broker/nodes/node_texts.h"
 #include "agent/broker/nodes/nodes.h"
 
 static enum round_why round_why_of(const struct round *round, int node)

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "agent/base/thread_role.h"
+#include "agent/base/thread.h"
 #include "shm/layout.h"
 
 struct link_reply;

@@ -4,12 +4,12 @@
  * (!) A token lives for one round: once a release of it was sent anywhere it is never SET again.
  * (!) In doubt: an acquire without an answer may still run. The round lives until every node's
  * final answer came. A late success that is no use any more is followed by a release on that same
- * connection, and a broken connection by two releases (agent/redis/releaser.h).
+ * connection, and a broken connection by two releases (agent/redis/key_deleter.h).
  */
 #include "agent/core/backoff.h"
-#include "agent/base/thread_role.h"
+#include "agent/base/thread.h"
 #include "agent/broker/clients/sessions.h"
-#include "agent/broker/locks/orders.h"
+#include "agent/broker/locks/locks_internal.h"
 #include "agent/broker/locks/rounds.h"
 
 #include <stdio.h>
@@ -18,16 +18,11 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/base/random.h"
+#include "agent/base/token.h"
 #include "agent/broker/clients/users.h"
-#include "agent/broker/locks/grants.h"
 #include "agent/broker/locks/locks.h"
-#include "agent/broker/locks/resources.h"
-#include "agent/broker/locks/short_holds.h"
+#include "agent/broker/locks/names.h"
 #include "agent/broker/locks/waiters.h"
-#include "agent/broker/locks/wakeups.h"
-#include "agent/broker/nodes/node_texts.h"
-#include "agent/broker/nodes/node_answers.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/core/fence.h"
 #include "shm/assert.h"
@@ -47,8 +42,8 @@ static void round_check(const struct round *round)
     hf_assert((round->unanswered & ~round->asked) == 0, "unanswered %x, asked %x",
               (unsigned)round->unanswered, (unsigned)round->asked);
     hf_assert(!round->over || round->decided, "calls %d", round->calls);
-    hf_assert(round->over == !round->resource, "over %d, decided %d", round->over, round->decided);
-    hf_assert(round->decided || round->resource->work->round == round, "calls %d, over %d",
+    hf_assert(round->over == !round->name, "over %d, decided %d", round->over, round->decided);
+    hf_assert(round->decided || round->name->state->round == round, "calls %d, over %d",
               round->calls, round->over);
     hf_assert(!round->decided || !round->waiter, "calls %d, over %d", round->calls, round->over);
 }
@@ -60,19 +55,19 @@ static void round_settle(struct round *round)
     if (round->calls > 0 || !round->decided)
         return;
     if (!round->over) {
-        struct lease *lease = resource_lease(round->resource);
+        struct lease *lease = name_lease(round->name);
 
-        hf_assert(lease && round->resource->work->granted == round, "slot %u, generation %u",
-                  (unsigned)round->resource->slot, (unsigned)round->resource->generation);
+        hf_assert(lease && round->name->state->granted == round, "slot %u, generation %u",
+                  (unsigned)round->name->slot, (unsigned)round->name->generation);
         /* Its lease lives. A broken connection is remembered until the lease ends. */
         if (round->broken)
             return;
-        round->resource->work->granted = NULL;
+        round->name->state->granted = NULL;
         /* Every acquire was answered before the check word went to 0: their keys stood before the
          * first release of this lease left, and it deletes them. */
         if (atomic_load(&lease->valid_ns) != 0)
             lease->unanswered = 0;
-        resource_calm(round->resource);
+        name_free_idle_state(round->name);
     }
     LIST_REMOVE(round, all);
     round->locks->round_count--;
@@ -152,16 +147,16 @@ static void round_flush(struct round *round)
 static bool round_release_nodes(struct round *round, uint32_t nodes, uint32_t in_doubt,
                                 release_done_fn *done, void *arg)
 {
-    struct release_order order = release_order(round->key, round->key_len, &round->token,
-                                               round->timing.attempt, round->timing.ttl, nodes);
+    struct delete_request request = delete_request(round->key, round->key_len, &round->token,
+                                                   round->timing.attempt, round->timing.ttl, nodes);
     hf_time doubt_until = HF_TIME_PAST;
 
     for (int i = 0; i < round->locks->n; i++)
         if (in_doubt & 1u << i)
             doubt_until = hf_time_max(doubt_until, round->deadline[i]);
-    release_order_doubt(&order, in_doubt, doubt_until);
-    release_order_tell(&order, done, arg);
-    if (releaser_start(round->locks->releaser, &order) == HF_OK)
+    delete_request_doubt(&request, in_doubt, doubt_until);
+    delete_request_tell(&request, done, arg);
+    if (key_deleter_start(round->locks->key_deleter, &request) == HF_OK)
         return true;
     log_error("out of memory for a release; the key expires by its TTL");
     return false;
@@ -169,23 +164,24 @@ static bool round_release_nodes(struct round *round, uint32_t nodes, uint32_t in
 
 static void round_undone(const struct release_outcome *outcome, void *arg, void *owner)
 {
-    struct resource *r = arg;
+    struct name *name = arg;
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     (void)outcome;
     (void)owner;
-    grant_undone(r);
+    grant_undone(name);
 }
 
 static void round_journal_round(struct round *round, enum journal_state state)
 {
-    struct resource *r = round->resource;
-    struct journal_lease record = {
-        .state = state, .generation = r->generation, .fence = fence_make(round->ballot.fence, 0)};
+    struct name *name = round->name;
+    struct journal_lease record = {.state = state,
+                                   .generation = name->generation,
+                                   .fence = fence_make(round->ballot.fence, 0)};
 
     for (int i = 0; i < HF_NODES_MAX; i++)
         record.d[i] = HF_TIME_PAST;
-    journal_put(round->locks->agent->journal, r->slot, &record);
+    journal_put(round->locks->agent->journal, name->slot, &record);
 }
 
 /* The nodes that voted. */
@@ -200,40 +196,41 @@ static uint32_t round_won(const struct round *round)
     return won;
 }
 
-static void rounds_explain(const struct round *round, struct resource *r, char *ret_text,
+static void rounds_explain(const struct round *round, struct name *name, char *ret_text,
                            size_t size) IN_BROKER_THREAD
 {
-    r->work->refused = round_whys(round);
+    name->state->refused = round_whys(round);
     if (round->errors)
         nodes_explain_round(round->locks->nodes, round->errors, ret_text, size);
     else
-        (void)round_explain(round->locks->nodes, &r->work->refused, ret_text, size);
+        (void)round_explain(round->locks->nodes, &name->state->refused, ret_text, size);
 }
 
 /* Not granted: its key is released wherever it may stand; the waiter is told why, or waits on. */
 static void round_undo(struct round *round, int failure) IN_BROKER_THREAD
 {
-    struct resource *r = round->resource;
+    struct name *name = round->name;
     struct waiter *w = round->waiter;
     hf_time now = clock_now();
 
-    hf_assert(!round->decided && r->work->round == round, "slot %u, decided %d, over %d",
-              (unsigned)r->slot, round->decided, round->over);
-    hf_assert(failure < 0, "slot %u, failure %d", (unsigned)r->slot, failure);
-    hf_assert(!r->undoing && !resource_lease(r), "slot %u, undoing %d", (unsigned)r->slot,
-              r->undoing);
+    hf_assert(!round->decided && name->state->round == round, "slot %u, decided %d, over %d",
+              (unsigned)name->slot, round->decided, round->over);
+    hf_assert(failure < 0, "slot %u, failure %d", (unsigned)name->slot, failure);
+    hf_assert(!name->undoing && !name_lease(name), "slot %u, undoing %d", (unsigned)name->slot,
+              name->undoing);
     round->decided = round->over = true;
     round->waiter = NULL;
-    r->work->round = NULL;
+    name->state->round = NULL;
     round_journal_round(round, round->written ? JOURNAL_ENDING : JOURNAL_FREE);
     if (round->written) {
         hf_counter_add(&round->locks->agent->table, HF_COUNTER_UNDONE, 1);
-        r->undoing = round_release_nodes(round, round->written, round->broken, round_undone, r);
+        name->undoing =
+            round_release_nodes(round, round->written, round->broken, round_undone, name);
         /* Nodes may have accepted this fence: the next proposal is higher at once. */
-        if (r->last_fence < round->ballot.fence)
-            r->last_fence = round->ballot.fence;
+        if (name->last_fence < round->ballot.fence)
+            name->last_fence = round->ballot.fence;
     }
-    round->resource = NULL;
+    round->name = NULL;
     if (w && failure != HF_EBUSY && failure != HF_ENOQUORUM) {
         char text[184] = "";
 
@@ -250,19 +247,20 @@ static void round_undo(struct round *round, int failure) IN_BROKER_THREAD
         char text[184] = "";
 
         if (failure == HF_ENOQUORUM)
-            rounds_explain(round, r, text, sizeof(text));
-        waiters_hear(r, failure, &round->holder, round->started, text);
-        if (!TAILQ_EMPTY(&r->work->waiters) && failure == HF_EBUSY)
-            wakeups_lost(r, round_won(round), round_has_winner(round), round->track,
+            rounds_explain(round, name, text, sizeof(text));
+        waiters_notify(name, failure, &round->holder, round->started, text);
+        if (!TAILQ_EMPTY(&name->state->waiters) && failure == HF_EBUSY)
+            wakeups_lost(name, round_won(round), round_has_winner(round), round->track,
                          round->holder.pttl_ms, now);
-        else if (!TAILQ_EMPTY(&r->work->waiters))
-            wakeups_failed(r, hf_time_add(now, backoff_next(hf_ms(50), hf_ms(1000),
-                                                            &r->work->failures, random_u32())));
+        else if (!TAILQ_EMPTY(&name->state->waiters))
+            wakeups_failed(name,
+                           hf_time_add(now, backoff_next(hf_ms(50), hf_ms(1000),
+                                                         &name->state->failures, random_u32())));
     }
     round_settle(round);
     /* After a cancel the caller touches it, when the waiter has left the queue. */
-    if (w && !r->undoing)
-        resource_touch(r, TOUCH_CHANGED);
+    if (w && !name->undoing)
+        name_touch(name, TOUCH_CHANGED);
 }
 
 static void round_raise(struct round *round)
@@ -279,7 +277,10 @@ static void round_raise(struct round *round)
 
 static hf_time round_overdue_at(const struct round *round, int node)
 {
-    return hf_time_add(round->sent[node], link_patience(round->locks->nodes->links[node]));
+    const struct locks *locks = round->locks;
+
+    return hf_time_add(round->sent[node],
+                       links_patience(locks->nodes->links, locks->n, locks->q, node));
 }
 
 /* (!) While another's key is in the way, a round does not wait for a hanging node until its deadline:
@@ -332,7 +333,7 @@ static void round_judge(struct round *round) IN_BROKER_THREAD
         round_judge(round);
         return;
     case BALLOT_WON:
-        rc = round->locks->going ? HF_EGOING : grant_lease(round, now);
+        rc = round->locks->going ? HF_ESHUTDOWN : grant_lease(round, now);
         if (rc == HF_OK)
             round_settle(round);
         else
@@ -355,7 +356,7 @@ static void round_on_overdue(struct loop_timer *timer, hf_time now)
 {
     struct round *round = HF_CONTAINER(timer, struct round, overdue);
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     for (int i = 0; i < round->locks->n; i++)
         if (round->ballot.node[i].vote == BALLOT_ASKED &&
             hf_time_reached(now, round_overdue_at(round, i)))
@@ -376,7 +377,7 @@ static void round_vote(struct round *round, int node, const struct link_reply *r
     struct ballot *ballot = &round->ballot;
     hf_time now = clock_now();
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     switch (reply->verdict) {
     case VERDICT_OK:
     case VERDICT_LOW:
@@ -388,8 +389,8 @@ static void round_vote(struct round *round, int node, const struct link_reply *r
                           reply->sent, reply->fence);
         return;
     case VERDICT_TAKEN:
-        if (round->resource)
-            round->resource->work->others_seen = now;
+        if (round->name)
+            round->name->state->others_seen = now;
         round->written &= ~(1u << node);
         round->in_way[node] = reply->holder.fence;
         if (!round->holder.pid || reply->holder.pid)
@@ -428,7 +429,7 @@ static void round_late(struct round *round, int node, const struct link_reply *r
     bool stands = reply->outcome == LINK_ANSWERED &&
                   (reply->verdict == VERDICT_OK || reply->verdict == VERDICT_LOW);
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     if (round->over) {
         if (stands || reply->outcome == LINK_ERROR)
             round_release_nodes(round, 1u << node, 0, NULL, NULL);
@@ -445,7 +446,7 @@ static void round_late(struct round *round, int node, const struct link_reply *r
         return;
     }
     /* (!) By a clock that was behind the key ends early; the reply itself may have shown that. */
-    if (stands && round->resource && resource_lease(round->resource) &&
+    if (stands && round->name && name_lease(round->name) &&
         !(locks->nodes->node[node].trust.reasons & HF_QUARANTINE_CLOCK) &&
         nodes_has_our_record(locks->nodes, node)) {
         /* A raise does not set the expiry anew: the acquire before it counts. */
@@ -453,14 +454,14 @@ static void round_late(struct round *round, int node, const struct link_reply *r
                                                                      : reply->sent;
         struct message *m;
 
-        if (short_hold_vote(round->resource, node, a))
+        if (short_hold_vote(round->name, node, a))
             return;
         m = message_new(MSG_VOTE);
-        m->slot = round->resource->slot;
-        m->generation = round->resource->generation;
+        m->slot = round->name->slot;
+        m->generation = round->name->generation;
         m->node_number = node;
         m->at = a;
-        order_renewal(locks, m);
+        tell_renewal(locks, m);
     }
 }
 
@@ -470,7 +471,7 @@ static bool round_is_written(const struct link_reply *reply)
            (reply->verdict == VERDICT_OK || reply->verdict == VERDICT_LOW);
 }
 
-/* The node did not have the script, which is loaded by now; or its answer did not count (agent/redis/link_eval.c). */
+/* The node did not have the script, which is loaded by now; or its answer did not count (agent/redis/link_script.c). */
 static bool round_send_again(struct round *round, int node) IN_BROKER_THREAD
 {
     if (round->reloaded & 1u << node || !nodes_may_vote(round->locks->nodes, node, clock_now()))
@@ -488,7 +489,7 @@ static void round_reply(struct link *link, const struct link_reply *reply, void 
     struct locks *locks = round->locks;
     int node = link_node(link);
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     round_check(round);
     hf_assert(round->calls > 0 && round->asked >> node & 1, "calls %d, asked %x, node %d",
               round->calls, (unsigned)round->asked, node);
@@ -527,35 +528,35 @@ static void round_reply(struct link *link, const struct link_reply *reply, void 
 /* (!) Before the first SET, so that a restarted agent can undo the round. */
 static void round_journal_intent(struct round *round)
 {
-    struct resource *r = round->resource;
+    struct name *name = round->name;
     struct journal_identity id = {.token = round->token,
                                   .ttl_ms = (uint32_t)hf_dur_ms(round->timing.ttl),
-                                  .name_len = r->name_len,
+                                  .name_len = name->len,
                                   .who = round->who};
 
-    memcpy(id.name, r->name, r->name_len);
-    journal_put_identity(round->locks->agent->journal, r->slot, &id);
+    memcpy(id.name, name->bytes, name->len);
+    journal_put_identity(round->locks->agent->journal, name->slot, &id);
     round_journal_round(round, JOURNAL_INTENT);
 }
 
 static uint32_t round_nodes_to_ask(const struct round *round, hf_time now) IN_BROKER_THREAD
 {
     struct locks *locks = round->locks;
-    bool contended = round->resource->work->others_seen.ns != HF_TIME_PAST.ns;
+    bool contended = round->name->state->others_seen.ns != HF_TIME_PAST.ns;
     uint32_t may_vote = 0, overdue = 0;
     struct twins twins;
 
     for (int i = 0; i < locks->n; i++) {
         may_vote |= nodes_may_vote(locks->nodes, i, now) ? 1u << i : 0;
-        overdue |= link_is_overdue(locks->nodes->links[i], now) ? 1u << i : 0;
+        overdue |= links_is_overdue(locks->nodes->links, locks->n, locks->q, i, now) ? 1u << i : 0;
     }
     servers_twins(&locks->nodes->servers, NULL, locks->n, &twins);
     return ballot_electorate(may_vote, overdue, &twins, locks->q, contended);
 }
 
-int round_begin(struct resource *r, struct waiter *w)
+int round_begin(struct name *name, struct waiter *w)
 {
-    struct locks *locks = resource_locks(r);
+    struct locks *locks = name_locks(name);
     struct round *round = calloc(1, sizeof(*round));
     hf_time now = clock_now();
     hf_nodetime median = {0};
@@ -565,14 +566,14 @@ int round_begin(struct resource *r, struct waiter *w)
 
     if (!round)
         return HF_ENOMEM;
-    hf_assert(!r->work->round && !r->undoing && !resource_lease(r), "slot %u, undoing %d",
-              (unsigned)r->slot, r->undoing);
-    hf_assert(w->resource == r, "slot %u", (unsigned)r->slot);
-    hf_assert(locks->generations[r->slot] < HF_GEN_MAX, "slot %u, generation %u", (unsigned)r->slot,
-              (unsigned)locks->generations[r->slot]);
+    hf_assert(!name->state->round && !name->undoing && !name_lease(name), "slot %u, undoing %d",
+              (unsigned)name->slot, name->undoing);
+    hf_assert(w->name == name, "slot %u", (unsigned)name->slot);
+    hf_assert(locks->generations[name->slot] < HF_GEN_MAX, "slot %u, generation %u",
+              (unsigned)name->slot, (unsigned)locks->generations[name->slot]);
     round->locks = locks;
     round->overdue.fn = round_on_overdue;
-    round->resource = r;
+    round->name = name;
     round->waiter = w;
     round->timing = w->timing;
     round->started = now;
@@ -580,7 +581,7 @@ int round_begin(struct resource *r, struct waiter *w)
     round->who.since = now;
     round->who.since_wall = clock_wall();
     round->holder.pttl_ms = -2;
-    if (config_key(locks->config, r->name, r->name_len, round->key, &round->key_len) < 0) {
+    if (config_key(locks->config, name->bytes, name->len, round->key, &round->key_len) < 0) {
         free(round);
         return HF_ENAME;
     }
@@ -591,13 +592,13 @@ int round_begin(struct resource *r, struct waiter *w)
                                             .uid = round->who.uid,
                                             .since = round->who.since_wall};
     token_draw(&locks->tokens, &round->token);
-    fence = fence_propose(r->last_fence, known, median, clock_wall());
+    fence = fence_propose(name->last_fence, known, median, clock_wall());
     ballot_init(&round->ballot, locks->n, locks->q, fence, fence_limit(known, median, clock_wall()),
                 now);
 
     /* Counted only when it is granted: a round that fails uses up no generation. */
-    r->generation = locks->generations[r->slot] + 1;
-    r->work->round = round;
+    name->generation = locks->generations[name->slot] + 1;
+    name->state->round = round;
     LIST_INSERT_HEAD(&locks->rounds, round, all);
     locks->round_count++;
     round->track = wakeups_round(round);
@@ -623,7 +624,7 @@ void round_lease_over(struct round *round)
 {
     hf_assert(round->decided && !round->over, "decided %d, over %d", round->decided, round->over);
     round->over = true;
-    round->resource = NULL;
+    round->name = NULL;
     if (round->broken)
         round_release_nodes(round, round->broken, round->broken, NULL, NULL);
     round_settle(round);

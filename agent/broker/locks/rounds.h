@@ -2,9 +2,9 @@
 #ifndef HOLDFAST_AGENT_BROKER_LOCKS_ROUNDS_H
 #define HOLDFAST_AGENT_BROKER_LOCKS_ROUNDS_H
 
-#include "agent/base/thread_role.h"
+#include "agent/base/thread.h"
 #include "agent/base/token.h"
-#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/names.h"
 #include "agent/config/config.h"
 #include "agent/core/ballot.h"
 #include "agent/core/timing.h"
@@ -18,8 +18,8 @@ struct waiter;
 struct round {
     LIST_ENTRY(round) all;
     struct locks *locks;
-    struct resource *resource; /* NULL once the resource has no part in it any more */
-    struct waiter *waiter;     /* NULL once decided, or cancelled */
+    struct name *name;     /* NULL once the name has no part in it any more */
+    struct waiter *waiter; /* NULL once decided, or cancelled */
     struct ballot ballot;
     struct timing timing;
     hf_time started;
@@ -47,7 +47,7 @@ struct round {
     uint8_t key[CONFIG_KEY_MAX];
 };
 
-int round_begin(struct resource *r, struct waiter *w) IN_BROKER_THREAD;
+int round_begin(struct name *name, struct waiter *w) IN_BROKER_THREAD;
 /* The waiter went away: undo. */
 void round_cancel(struct round *round) IN_BROKER_THREAD;
 /* The lease of this round ended: acquires that are still unanswered are released when they answer.

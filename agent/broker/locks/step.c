@@ -1,15 +1,12 @@
-#include "agent/broker/locks/step.h"
+#include "agent/broker/locks/locks_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "agent/base/clock.h"
 #include "agent/base/failure.h"
-#include "agent/broker/locks/drains.h"
 #include "agent/broker/locks/rounds.h"
 #include "agent/broker/locks/waiters.h"
-#include "agent/broker/locks/wakeups.h"
-#include "agent/broker/nodes/node_texts.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/core/name_step.h"
 #include "shm/assert.h"
@@ -17,255 +14,257 @@
 
 /* --- what waiters are told -------------------------------------------------------------------- */
 
-static void step_stall(struct resource *r, hf_time now) IN_BROKER_THREAD
+static void step_stall(struct name *name, hf_time now) IN_BROKER_THREAD
 {
-    struct locks *locks = resource_locks(r);
+    struct locks *locks = name_locks(name);
     struct waiter *w;
     char text[184];
 
-    hf_assert(!r->idle, "slot %u", (unsigned)r->slot);
-    if (!r->stalled) {
-        r->stalled = true;
-        TAILQ_INSERT_TAIL(&locks->stalled, r, stalled_link);
+    hf_assert(!name->idle, "slot %u", (unsigned)name->slot);
+    if (!name->stalled) {
+        name->stalled = true;
+        TAILQ_INSERT_TAIL(&locks->stalled, name, stalled_link);
     }
     if (!heap_has(&locks->stalled_timer.item))
         loop_timer_set(locks->loop, &locks->stalled_timer, hf_time_add(now, hf_ms(200)));
     if (nodes_settling(locks->nodes, now)) {
-        TAILQ_FOREACH (w, &r->work->waiters, queue)
+        TAILQ_FOREACH (w, &name->state->waiters, queue)
             w->last_failure = HF_ENOQUORUM;
         return;
     }
     nodes_explain(locks->nodes, now, text, sizeof(text));
-    waiters_hear_all(r, HF_ENOQUORUM, text);
+    waiters_notify_all(name, HF_ENOQUORUM, text);
 }
 
 /* Of one that came to a name that is stalled already. */
-static void step_hear_stalled(struct waiter *w, hf_time now) IN_BROKER_THREAD
+static void step_notify_stalled(struct waiter *w, hf_time now) IN_BROKER_THREAD
 {
-    struct nodes *nodes = resource_locks(w->resource)->nodes;
+    struct nodes *nodes = name_locks(w->name)->nodes;
     char text[184];
 
     w->last_failure = HF_ENOQUORUM;
     if (nodes_settling(nodes, now))
         return;
     nodes_explain(nodes, now, text, sizeof(text));
-    waiter_hear(w, 0, HF_ENOQUORUM, text);
+    waiter_notify(w, 0, HF_ENOQUORUM, text);
 }
 
 /* No round begins, whoever may have the lock. */
-static void step_hear_drained(struct resource *r) IN_BROKER_THREAD
+static void step_notify_drained(struct name *name) IN_BROKER_THREAD
 {
     char text[DRAINS_TEXT];
 
-    loop_timer_cancel(resource_locks(r)->loop, &r->work->retry);
-    wakeups_forget(r);
-    drains_explain(resource_locks(r), text);
-    waiters_hear_all(r, HF_EDRAINED, text);
+    loop_timer_cancel(name_locks(name)->loop, &name->state->retry);
+    wakeups_forget(name);
+    drains_explain(name_locks(name), text);
+    waiters_notify_all(name, HF_EDRAINED, text);
 }
 
 /* A lease of an earlier agent is over, but its holder may rely on it for some time yet. */
-static void step_say_barred(const struct resource *r, hf_time now, char *ret_text, size_t size)
+static void step_say_barred(const struct name *name, hf_time now, char *ret_text, size_t size)
 {
     snprintf(ret_text, size,
              "a lease from before the agent restarted may be in use for up to %" PRId64 " s",
-             hf_time_since(r->work->barred_until, now).ns / HF_NS_PER_SEC + 1);
+             hf_time_since(name->state->barred_until, now).ns / HF_NS_PER_SEC + 1);
 }
 
-static void step_hear_barred(struct resource *r, hf_time now) IN_BROKER_THREAD
+static void step_notify_barred(struct name *name, hf_time now) IN_BROKER_THREAD
 {
     char text[184];
 
-    step_say_barred(r, now, text, sizeof(text));
-    waiters_hear_all(r, HF_EBUSY, text);
+    step_say_barred(name, now, text, sizeof(text));
+    waiters_notify_all(name, HF_EBUSY, text);
 }
 
 /* Tells a waiter that joins others for another host's lock: the next round may be far off. */
-static void step_hear_of_others(struct waiter *w) IN_BROKER_THREAD
+static void step_notify_of_others(struct waiter *w) IN_BROKER_THREAD
 {
     const struct waiter *before = TAILQ_PREV(w, waiter_queue, queue);
 
     if (waiter_tries(w) || !before || before->last_failure != HF_EBUSY ||
-        !heap_has(&w->resource->work->retry.item))
+        !heap_has(&w->name->state->retry.item))
         return;
     w->holder = before->holder;
     w->holder_at = before->holder_at;
-    waiter_hear(w, 0, HF_EBUSY, "");
+    waiter_notify(w, 0, HF_EBUSY, "");
 }
 
 /* --- one name --------------------------------------------------------------------------------- */
 
-static struct name_facts step_facts(const struct resource *r, hf_time now) IN_BROKER_THREAD
+static struct name_facts step_facts(const struct name *name, hf_time now) IN_BROKER_THREAD
 {
-    const struct locks *locks = resource_locks(r);
-    const struct resource_work *work = r->work;
-    const struct waiter *first = TAILQ_FIRST(&work->waiters);
+    const struct locks *locks = name_locks(name);
+    const struct name_state *state = name->state;
+    const struct waiter *first = TAILQ_FIRST(&state->waiters);
 
     return (struct name_facts){
-        .held = resource_lease(r),
+        .held = name_lease(name),
         .waited_for = first,
         .drained = drains_stands(locks),
-        .undoing = r->undoing,
-        .barred = r->undoing && hf_time_before(now, work->barred_until),
-        .asking = work->round,
-        .waits = heap_has(&work->retry.item),
-        .tried = work->tries,
-        .yields = first && !waiter_tries(first) && hf_time_before(now, work->yield_until),
+        .undoing = name->undoing,
+        .barred = name->undoing && hf_time_before(now, state->barred_until),
+        .asking = state->round,
+        .waits = heap_has(&state->retry.item),
+        .tried = state->tries,
+        .yields = first && !waiter_tries(first) && hf_time_before(now, state->yield_until),
         .foreign = *nodes_fleet_text(locks->nodes),
         .quorum = nodes_voting(locks->nodes, now) >= locks->q,
     };
 }
 
-static void step_refuse(struct resource *r) IN_BROKER_THREAD
+static void step_refuse(struct name *name) IN_BROKER_THREAD
 {
-    struct locks *locks = resource_locks(r);
+    struct locks *locks = name_locks(name);
     struct waiter *w;
 
-    while ((w = TAILQ_FIRST(&r->work->waiters)))
+    while ((w = TAILQ_FIRST(&name->state->waiters)))
         waiter_fail(w, HF_EFLEET, nodes_fleet_text(locks->nodes));
 }
 
 /* For the first waiter that a round can begin for. */
-static void step_ask(struct resource *r) IN_BROKER_THREAD
+static void step_ask(struct name *name) IN_BROKER_THREAD
 {
-    struct locks *locks = resource_locks(r);
+    struct locks *locks = name_locks(name);
     struct waiter *w;
     int rc;
 
-    while ((w = waiter_first(r))) {
-        rc = locks->generations[r->slot] >= HF_GEN_MAX ? resource_move(r) : HF_OK;
-        loop_timer_cancel(locks->loop, &r->work->retry);
+    while ((w = waiter_first(name))) {
+        rc = locks->generations[name->slot] >= HF_GEN_MAX ? name_move(name) : HF_OK;
+        loop_timer_cancel(locks->loop, &name->state->retry);
         if (rc == HF_OK)
-            rc = round_begin(r, w);
+            rc = round_begin(name, w);
         if (rc == HF_OK)
             return;
         waiter_fail(w, rc, "");
     }
 }
 
-static void step_go(struct resource *r, hf_time now) IN_BROKER_THREAD
+static void step_go(struct name *name, hf_time now) IN_BROKER_THREAD
 {
-    struct locks *locks = resource_locks(r);
-    const struct name_facts facts = step_facts(r, now);
+    struct locks *locks = name_locks(name);
+    const struct name_facts facts = step_facts(name, now);
     enum name_step step = name_step(&facts);
 
-    resource_unstall(r);
-    hf_assert(step < NAME_BARRED || (!r->work->handoff && !r->work->short_hold && !r->holder),
-              "slot %u, handed over or held without a lease", (unsigned)r->slot);
+    name_unstall(name);
+    hf_assert(step < NAME_BARRED ||
+                  (!name->state->handoff && !name->state->short_hold && !name->holder),
+              "slot %u, handed over or held without a lease", (unsigned)name->slot);
     switch (step) {
     case NAME_DRAINED:
-        step_hear_drained(r);
+        step_notify_drained(name);
         break;
     case NAME_HELD:
-        waiters_hear_all(r, HF_EBUSY, "");
+        waiters_notify_all(name, HF_EBUSY, "");
         break;
     case NAME_REST:
-        loop_timer_cancel(locks->loop, &r->work->retry);
-        resource_rest(r);
+        loop_timer_cancel(locks->loop, &name->state->retry);
+        name_park(name);
         break;
     case NAME_BARRED:
-        step_hear_barred(r, now);
+        step_notify_barred(name, now);
         break;
     case NAME_WAIT:
         break;
     case NAME_YIELD:
-        loop_timer_set(locks->loop, &r->work->retry, r->work->yield_until);
+        loop_timer_set(locks->loop, &name->state->retry, name->state->yield_until);
         break;
     case NAME_FOREIGN:
-        step_refuse(r);
+        step_refuse(name);
         break;
     case NAME_STALL:
-        step_stall(r, now);
+        step_stall(name, now);
         break;
     case NAME_ASK:
-        step_ask(r);
+        step_ask(name);
         break;
     }
 }
 
 /* (!) Where a waiter has left, and the others wait for the same as before, they hear nothing: to tell all of them for each
  * that goes would take as long as their number squared. */
-static bool step_is_idle(const struct resource *r) IN_BROKER_THREAD
+static bool step_is_idle(const struct name *name) IN_BROKER_THREAD
 {
-    bool waits = resource_lease(r) || r->undoing || r->stalled || drains_stands(resource_locks(r));
+    bool waits =
+        name_lease(name) || name->undoing || name->stalled || drains_stands(name_locks(name));
 
-    return waits && !TAILQ_EMPTY(&r->work->waiters);
+    return waits && !TAILQ_EMPTY(&name->state->waiters);
 }
 
-static void step_take(struct resource *r, unsigned how, hf_time now) IN_BROKER_THREAD
+static void step_take(struct name *name, unsigned how, hf_time now) IN_BROKER_THREAD
 {
-    ABOUT_LOCK(r->name, r->name_len);
+    ABOUT_LOCK(name->bytes, name->len);
 
-    if (TAILQ_EMPTY(&r->work->waiters))
-        wakeups_forget(r);
-    if (how & TOUCH_RETRY && wakeups_due(r, now))
+    if (TAILQ_EMPTY(&name->state->waiters))
+        wakeups_forget(name);
+    if (how & TOUCH_RETRY && wakeups_due(name, now))
         how |= TOUCH_CHANGED;
-    if (how & TOUCH_CHANGED || (how & TOUCH_LEFT && !step_is_idle(r)))
-        step_go(r, now);
-    resource_calm(r);
+    if (how & TOUCH_CHANGED || (how & TOUCH_LEFT && !step_is_idle(name)))
+        step_go(name, now);
+    name_free_idle_state(name);
 }
 
 /* --- all names -------------------------------------------------------------------------------- */
 
 void locks_step(struct locks *locks)
 {
-    struct resource_work *work;
+    struct name_state *state;
 
-    while ((work = TAILQ_FIRST(&locks->touched))) {
-        unsigned how = work->touched;
+    while ((state = TAILQ_FIRST(&locks->touched))) {
+        unsigned how = state->touched;
 
-        hf_assert(how && work->resource->work == work, "slot %u", (unsigned)work->resource->slot);
-        TAILQ_REMOVE(&locks->touched, work, touched_link);
-        work->touched = 0;
-        step_take(work->resource, how, clock_now());
+        hf_assert(how && state->name->state == state, "slot %u", (unsigned)state->name->slot);
+        TAILQ_REMOVE(&locks->touched, state, touched_link);
+        state->touched = 0;
+        step_take(state->name, how, clock_now());
     }
 }
 
 void step_join(struct waiter *w)
 {
-    struct resource *r = w->resource;
-    struct locks *locks = resource_locks(r);
+    struct name *name = w->name;
+    struct locks *locks = name_locks(name);
     hf_time now = clock_now();
     char text[184];
 
     /* Nobody waited any more a moment ago, and the step for that is still to come: this is a new wait. */
-    if (w == TAILQ_FIRST(&r->work->waiters) && !TAILQ_NEXT(w, queue) && !r->work->round) {
-        wakeups_forget(r);
-        loop_timer_cancel(locks->loop, &r->work->retry);
+    if (w == TAILQ_FIRST(&name->state->waiters) && !TAILQ_NEXT(w, queue) && !name->state->round) {
+        wakeups_forget(name);
+        loop_timer_cancel(locks->loop, &name->state->retry);
     }
 
-    if (r->undoing && hf_time_before(now, r->work->barred_until)) {
-        step_say_barred(r, now, text, sizeof(text));
-        waiter_hear(w, 0, HF_EBUSY, text);
-    } else if (r->stalled && !r->undoing && !*nodes_fleet_text(locks->nodes) &&
+    if (name->undoing && hf_time_before(now, name->state->barred_until)) {
+        step_say_barred(name, now, text, sizeof(text));
+        waiter_notify(w, 0, HF_EBUSY, text);
+    } else if (name->stalled && !name->undoing && !*nodes_fleet_text(locks->nodes) &&
                nodes_voting(locks->nodes, now) < locks->q) {
-        step_hear_stalled(w, now);
+        step_notify_stalled(w, now);
     } else {
-        step_hear_of_others(w);
+        step_notify_of_others(w);
         wakeups_joined(w);
-        resource_touch(r, TOUCH_CHANGED);
+        name_touch(name, TOUCH_CHANGED);
     }
 }
 
 void step_stalled(struct locks *locks)
 {
-    struct resource *r;
+    struct name *name;
 
-    TAILQ_FOREACH (r, &locks->stalled, stalled_link)
-        resource_touch(r, TOUCH_CHANGED);
+    TAILQ_FOREACH (name, &locks->stalled, stalled_link)
+        name_touch(name, TOUCH_CHANGED);
 }
 
 static void step_on_stalled(struct loop_timer *timer, hf_time now)
 {
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     (void)now;
     step_stalled(HF_CONTAINER(timer, struct locks, stalled_timer));
 }
 
 static void step_on_retry(struct loop_timer *timer, hf_time now)
 {
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     (void)now;
-    resource_touch(HF_CONTAINER(timer, struct resource_work, retry)->resource, TOUCH_RETRY);
+    name_touch(HF_CONTAINER(timer, struct name_state, retry)->name, TOUCH_RETRY);
 }
 
 void step_init(struct locks *locks)

@@ -8,23 +8,88 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/failure.h"
-#include "agent/base/thread_role.h"
+#include "agent/base/thread.h"
 #include "agent/broker/clients/clients.h"
-#include "agent/broker/clients/rights.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
-#include "agent/broker/locks/drains.h"
-#include "agent/broker/locks/handoffs.h"
+#include "agent/broker/locks/locks_internal.h"
 #include "agent/broker/locks/locks.h"
-#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/names.h"
 #include "agent/broker/locks/rounds.h"
-#include "agent/broker/locks/shown_waiters.h"
-#include "agent/broker/nodes/node_texts.h"
 #include "agent/broker/nodes/nodes.h"
-#include "agent/record/journal.h"
+#include "agent/state/journal.h"
 #include "shm/assert.h"
 #include "shm/measures.h"
 #include "shm/status.h"
+#include "shm/waiters.h"
+
+/* --- those that are shown --------------------------------------------------------------------- */
+
+void shown_waiters_create(struct locks *locks)
+{
+    struct shown_waiters *shown = &locks->shown_waiters;
+    uint32_t rows = locks->agent->table.waiter_rows;
+
+    TAILQ_INIT(&shown->without_a_row);
+    /* A later version's table may have more. */
+    for (uint32_t i = rows < HF_WAITERS_SHOWN ? rows : HF_WAITERS_SHOWN; i > 0; i--)
+        shown->free[shown->free_count++] = i - 1;
+}
+
+static void shown_waiters_give_row(struct shown_waiters *shown, struct waiter *w)
+{
+    const struct client *c = w->session->client;
+    struct hf_waiter_row row = {.flags = HF_WAITER_F_USED | (w->who.is_job ? HF_WAITER_F_JOB : 0),
+                                .pid = c->pid,
+                                .uid = c->uid,
+                                .since_ns = w->since.ns,
+                                .asked_ns = w->asked.ns,
+                                .deadline_ns =
+                                    w->deadline.ns < HF_TIME_NEVER.ns ? w->deadline.ns : INT64_MAX,
+                                .number = w->number,
+                                .ttl_ms = (uint32_t)hf_dur_ms(w->timing.ttl),
+                                .name_len = (uint8_t)w->name->len};
+
+    snprintf(row.comm, sizeof(row.comm), "%s", c->comm);
+    memcpy(row.name, w->name->bytes, w->name->len);
+    w->row = shown->free[--shown->free_count];
+    hf_waiter_publish(&name_locks(w->name)->agent->table, w->row, &row);
+}
+
+/* It waits from now on. It is never a try. */
+static void shown_waiters_add(struct waiter *w) IN_BROKER_THREAD
+{
+    struct shown_waiters *shown = &name_locks(w->name)->shown_waiters;
+
+    w->number = ++shown->number;
+    w->row = SHOWN_WAITERS_NONE;
+    if (shown->free_count)
+        shown_waiters_give_row(shown, w);
+    else
+        TAILQ_INSERT_TAIL(&shown->without_a_row, w, without_a_row);
+}
+
+/* It waits no more; its row goes to the oldest one without. */
+static void shown_waiters_remove(struct waiter *w) IN_BROKER_THREAD
+{
+    struct locks *locks = name_locks(w->name);
+    struct shown_waiters *shown = &locks->shown_waiters;
+    struct waiter *next = TAILQ_FIRST(&shown->without_a_row);
+
+    if (w->row == SHOWN_WAITERS_NONE) {
+        TAILQ_REMOVE(&shown->without_a_row, w, without_a_row);
+        return;
+    }
+    shown->free[shown->free_count++] = w->row;
+    if (!next) {
+        hf_waiter_clear(&locks->agent->table, w->row);
+        return;
+    }
+    TAILQ_REMOVE(&shown->without_a_row, next, without_a_row);
+    shown_waiters_give_row(shown, next);
+}
+
+/* --- waiters ---------------------------------------------------------------------------------- */
 
 /* How often a waiter is told who holds a lock whose holder changes all the time. */
 #define TELL_EVERY hf_ms(500)
@@ -40,7 +105,7 @@ static void waiter_tell_oldest(struct locks *locks)
 
 void waiter_ages(struct waiter *w)
 {
-    struct locks *locks = resource_locks(w->resource);
+    struct locks *locks = name_locks(w->name);
 
     if (waiter_tries(w))
         return;
@@ -64,49 +129,48 @@ static void waiter_forget_age(struct locks *locks, struct waiter *w) IN_BROKER_T
 
 void waiter_free(struct waiter *w)
 {
-    struct locks *locks = resource_locks(w->resource);
+    struct locks *locks = name_locks(w->name);
 
     hf_assert(locks->waiter_count > 0 && w->session->user->waiters > 0,
               "waiters %u, of its user %u", (unsigned)locks->waiter_count,
               (unsigned)w->session->user->waiters);
-    hf_assert(!waiter_tries(w) || w->resource->work->tries > 0, "slot %u",
-              (unsigned)w->resource->slot);
-    hf_assert(!w->resource->work->round || w->resource->work->round->waiter != w,
-              "slot %u, its round is under way", (unsigned)w->resource->slot);
+    hf_assert(!waiter_tries(w) || w->name->state->tries > 0, "slot %u", (unsigned)w->name->slot);
+    hf_assert(!w->name->state->round || w->name->state->round->waiter != w,
+              "slot %u, its round is under way", (unsigned)w->name->slot);
     loop_timer_cancel(locks->loop, &w->timer);
     loop_timer_cancel(locks->loop, &w->tell);
-    if (handoff_is_to(w->resource, w))
-        handoff_forget_waiter(w->resource->work->handoff);
+    if (handoff_is_to(w->name, w))
+        handoff_forget_waiter(w->name->state->handoff);
     turns_drop(&locks->turns, &w->want);
-    TAILQ_REMOVE(&w->resource->work->waiters, w, queue);
+    TAILQ_REMOVE(&w->name->state->waiters, w, queue);
     if (waiter_tries(w))
-        w->resource->work->tries--;
-    if (TAILQ_EMPTY(&w->resource->work->waiters))
-        resource_touch(w->resource, TOUCH_LEFT);
+        w->name->state->tries--;
+    if (TAILQ_EMPTY(&w->name->state->waiters))
+        name_touch(w->name, TOUCH_LEFT);
     LIST_REMOVE(w, of_session);
     waiter_forget_age(locks, w);
     locks->waiter_count--;
     w->session->user->waiters--;
-    w->session->user->text_units -= user_text_units(w->resource->name_len, w->who.note_len);
+    w->session->user->text_units -= user_text_units(w->name->len, w->who.note_len);
     hf_counter_set(&locks->agent->table, HF_COUNTER_WAITERS, locks->waiter_count);
-    resource_calm(w->resource);
+    name_free_idle_state(w->name);
     free(w);
 }
 
 struct lease *waiter_new_lease(const struct waiter *w, const void *key, size_t key_len, bool extra)
 {
-    const struct lease_words words = {.name = w->resource->name,
-                                      .name_len = w->resource->name_len,
+    const struct lease_words words = {.name = w->name->bytes,
+                                      .name_len = w->name->len,
                                       .key = key,
                                       .key_len = key_len,
                                       .holder = &w->who,
                                       .extra = extra};
-    struct lease *lease = lease_new(resource_locks(w->resource)->n, &words);
+    struct lease *lease = lease_new(name_locks(w->name)->n, &words);
 
     if (!lease)
         return NULL;
     lease->ttl_ms = (uint32_t)hf_dur_ms(w->timing.ttl);
-    lease->guarded = w->guarded;
+    lease->second_guardian = w->second_guardian;
     if (w->who.heartbeat_ms)
         lease_extra(lease)->beats = beats_hold(w->session->beats);
     return lease;
@@ -117,16 +181,16 @@ hf_time waiter_hold_end(const struct waiter *w, hf_time now)
     return w->who.max_hold_ms ? hf_time_add(now, hf_ms(w->who.max_hold_ms)) : HF_TIME_NEVER;
 }
 
-void waiter_describe_local(const struct resource *r, struct hf_wire_holder *ret)
+void waiter_describe_local(const struct name *name, struct hf_wire_holder *ret)
 {
-    const struct lease *l = resource_lease(r);
+    const struct lease *l = name_lease(name);
 
     *ret = (struct hf_wire_holder){.fence = l->fence,
                                    .since_wall_ms = l->since_wall.ms,
                                    .pttl_ms = -2,
                                    .pid = l->pid,
                                    .uid = l->uid};
-    snprintf(ret->host, sizeof(ret->host), "%s", resource_locks(r)->agent->host);
+    snprintf(ret->host, sizeof(ret->host), "%s", name_locks(name)->agent->host);
     snprintf(ret->comm, sizeof(ret->comm), "%s", lease_comm(l));
     snprintf(ret->note, sizeof(ret->note), "%s", lease_note(l));
 }
@@ -142,11 +206,11 @@ static struct hf_wire_holder waiter_holder_now(const struct waiter *w, hf_time n
     return holder;
 }
 
-void waiters_hear_left(struct resource *r, int64_t pttl_ms, hf_time now)
+void waiters_notify_left(struct name *name, int64_t pttl_ms, hf_time now)
 {
     struct waiter *w;
 
-    TAILQ_FOREACH (w, &r->work->waiters, queue) {
+    TAILQ_FOREACH (w, &name->state->waiters, queue) {
         if (w->holder.fence || w->last_failure != HF_EBUSY)
             continue;
         w->holder.pttl_ms = pttl_ms;
@@ -162,17 +226,17 @@ void waiter_fail(struct waiter *w, int status, const char *text)
                                          .status = status,
                                          .holder = waiter_holder_now(w, now)};
     struct session *s = w->session;
-    struct resource *r = w->resource;
+    struct name *name = w->name;
 
-    hf_assert(status < 0, "slot %u, status %d", (unsigned)r->slot, status);
-    hf_assert(!handoff_is_to(r, w), "slot %u, generation %u", (unsigned)r->slot,
-              (unsigned)r->generation);
-    answer.nodes_voting = (uint32_t)nodes_granting(resource_locks(r)->nodes, now);
-    answer.nodes_up = (uint32_t)nodes_up(resource_locks(r)->nodes);
-    if (resource_lease(r) && (status == HF_EBUSY || status == HF_ETIMEDOUT))
-        waiter_describe_local(r, &answer.holder);
+    hf_assert(status < 0, "slot %u, status %d", (unsigned)name->slot, status);
+    hf_assert(!handoff_is_to(name, w), "slot %u, generation %u", (unsigned)name->slot,
+              (unsigned)name->generation);
+    answer.nodes_voting = (uint32_t)nodes_granting(name_locks(name)->nodes, now);
+    answer.nodes_up = (uint32_t)nodes_up(name_locks(name)->nodes);
+    if (name_lease(name) && (status == HF_EBUSY || status == HF_ETIMEDOUT))
+        waiter_describe_local(name, &answer.holder);
     snprintf(answer.text, sizeof(answer.text), "%s", text);
-    hf_failure_add(&resource_locks(r)->agent->table,
+    hf_failure_add(&name_locks(name)->agent->table,
                    w->last_failure == HF_EDRAINED ? HF_EDRAINED : status);
     waiter_free(w);
     session_answer(s, &answer);
@@ -196,8 +260,8 @@ static uint32_t waiter_place_of(const struct waiter *w)
 static void waiter_progress(struct waiter *w, uint32_t place, int reason,
                             const char *text) IN_BROKER_THREAD
 {
-    struct locks *locks = resource_locks(w->resource);
-    const struct lease *lease = resource_lease(w->resource);
+    struct locks *locks = name_locks(w->name);
+    const struct lease *lease = name_lease(w->name);
     hf_time now = loop_now(locks->loop);
     struct hf_completion_entry entry = {.id = w->who.request_id,
                                         .op = HF_OP_PROGRESS,
@@ -221,7 +285,7 @@ static void waiter_progress(struct waiter *w, uint32_t place, int reason,
         return;
     }
     if (lease && reason == HF_EBUSY)
-        waiter_describe_local(w->resource, &entry.holder);
+        waiter_describe_local(w->name, &entry.holder);
     w->told = reason;
     w->told_what = what;
     w->told_at = now;
@@ -247,28 +311,27 @@ void waiter_on_tell(struct loop_timer *timer, hf_time now)
 
 bool waiter_may_wait(struct waiter *w, char *text, size_t size)
 {
-    return rights_allow(w->session, RIGHT_TAKE, w->resource->name, w->resource->name_len, text,
-                        size);
+    return rights_allow(w->session, RIGHT_TAKE, w->name->bytes, w->name->len, text, size);
 }
 
-void waiters_let_go(struct resource *r)
+void waiters_let_go(struct name *name)
 {
     struct waiter *w, *next;
     char text[184];
 
-    for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
+    for (w = TAILQ_FIRST(&name->state->waiters); w; w = next) {
         next = TAILQ_NEXT(w, queue);
         if (w->withheld && !waiter_may_wait(w, text, sizeof(text))) {
             waiter_fail(w, HF_EPERM, text); /* a reload came meanwhile */
             continue;
         }
         if (w->withheld && w->deadline.ns != HF_TIME_NEVER.ns)
-            loop_timer_set(resource_locks(r)->loop, &w->timer, w->deadline);
+            loop_timer_set(name_locks(name)->loop, &w->timer, w->deadline);
         w->withheld = false;
     }
 }
 
-void waiter_hear(struct waiter *w, uint32_t place, int failure, const char *text)
+void waiter_notify(struct waiter *w, uint32_t place, int failure, const char *text)
 {
     w->contended |= failure == HF_EBUSY;
     w->last_failure = failure;
@@ -279,31 +342,31 @@ void waiter_hear(struct waiter *w, uint32_t place, int failure, const char *text
 }
 
 /* Tries are answered: whoever is left has its place. */
-void waiters_hear_all(struct resource *r, int failure, const char *text)
+void waiters_notify_all(struct name *name, int failure, const char *text)
 {
     struct waiter *w, *next;
     uint32_t place = 0;
 
-    for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
+    for (w = TAILQ_FIRST(&name->state->waiters); w; w = next) {
         next = TAILQ_NEXT(w, queue);
-        waiter_hear(w, waiter_tries(w) ? 0 : ++place, failure, text);
+        waiter_notify(w, waiter_tries(w) ? 0 : ++place, failure, text);
     }
 }
 
-void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *holder,
-                  hf_time round_began, const char *text)
+void waiters_notify(struct name *name, int failure, const struct hf_wire_holder *holder,
+                    hf_time round_began, const char *text)
 {
-    struct locks *locks = resource_locks(r);
+    struct locks *locks = name_locks(name);
     hf_time now = loop_now(locks->loop);
     struct waiter *w, *next;
     uint32_t place = 0;
 
-    for (w = TAILQ_FIRST(&r->work->waiters); w; w = next) {
+    for (w = TAILQ_FIRST(&name->state->waiters); w; w = next) {
         next = TAILQ_NEXT(w, queue);
         w->last_failure = failure;
         if (failure == HF_EBUSY) {
             w->holder = *holder;
-            w->holder_at = loop_now(resource_locks(r)->loop);
+            w->holder_at = loop_now(name_locks(name)->loop);
             w->contended = true;
         }
         /* A later try gets a round of its own: the lock may just have become free. */
@@ -320,11 +383,11 @@ void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *
 }
 
 /* A waiter whose session is just ending is about to go. */
-struct waiter *waiter_first(struct resource *r)
+struct waiter *waiter_first(struct name *name)
 {
     struct waiter *w;
 
-    TAILQ_FOREACH (w, &r->work->waiters, queue)
+    TAILQ_FOREACH (w, &name->state->waiters, queue)
         if (!w->session->closing)
             break;
     return w;
@@ -332,8 +395,8 @@ struct waiter *waiter_first(struct resource *r)
 
 void waiter_go_away(struct waiter *w)
 {
-    if (resource_locks(w->resource)->again)
+    if (name_locks(w->name)->again)
         waiter_free(w);
     else
-        waiter_fail(w, HF_EGOING, "");
+        waiter_fail(w, HF_ESHUTDOWN, "");
 }

@@ -8,24 +8,25 @@
 #include <sys/queue.h>
 
 #include "agent/base/loop.h"
-#include "agent/base/thread_role.h"
-#include "agent/broker/locks/resources.h"
+#include "agent/base/thread.h"
+#include "agent/broker/locks/names.h"
 #include "agent/core/timing.h"
-#include "agent/core/turns.h"
+#include "agent/core/share.h"
+#include "shm/layout.h"
 #include "shm/wire.h"
 
 struct session;
 
 /* One request that waits. */
 struct waiter {
-    TAILQ_ENTRY(waiter) queue;         /* of the resource, first come first served */
+    TAILQ_ENTRY(waiter) queue;         /* of the name, first come first served */
     TAILQ_ENTRY(waiter) by_age;        /* of all locks; a try is not in it */
-    TAILQ_ENTRY(waiter) without_a_row; /* in the table, agent/broker/locks/shown_waiters.h */
+    TAILQ_ENTRY(waiter) without_a_row; /* in the table, agent/broker/locks/waiters.h */
     uint32_t row;
     uint64_t number;
     LIST_ENTRY(waiter) of_session;
     struct session *session;
-    struct resource *resource;
+    struct name *name;
     hf_time since;    /* when the request came */
     hf_time asked;    /* when it first came to any agent: its place in a queue that was readopted */
     hf_time deadline; /* HF_TIME_PAST: try once; HF_TIME_NEVER */
@@ -33,7 +34,7 @@ struct waiter {
     struct timing timing;
     struct holder who;      /* of what it will hold */
     struct turns_want want; /* of a query or a round by time */
-    bool guarded, contended;
+    bool second_guardian, contended;
     /* (!) Its hand-off is undone, and the journal may name it as the owner until the lease has ended: no answer
      * before. */
     bool withheld;
@@ -57,31 +58,35 @@ void waiter_ages(struct waiter *w) IN_BROKER_THREAD;
 struct lease *waiter_new_lease(const struct waiter *w, const void *key, size_t key_len, bool extra);
 /* When max_hold of a lease granted at `now` ends; HF_TIME_NEVER. */
 hf_time waiter_hold_end(const struct waiter *w, hf_time now);
-/* The holder of `r`, whose lease is this host's. */
-void waiter_describe_local(const struct resource *r, struct hf_wire_holder *ret_holder);
+/* The holder of `name`, whose lease is this host's. */
+void waiter_describe_local(const struct name *name, struct hf_wire_holder *ret_holder);
 /* For waiter->tell. */
 void waiter_on_tell(struct loop_timer *timer, hf_time now) IN_BROKER_THREAD;
-/* A round of its resource failed with `failure`, and `holder` was in the way if that is HF_EBUSY. A
+/* A round of its name failed with `failure`, and `holder` was in the way if that is HF_EBUSY. A
  * try that began before the round did is answered; the others know what they wait for. */
-void waiters_hear(struct resource *r, int failure, const struct hf_wire_holder *holder,
-                  hf_time round_began, const char *text) IN_BROKER_THREAD;
+void waiters_notify(struct name *name, int failure, const struct hf_wire_holder *holder,
+                    hf_time round_began, const char *text) IN_BROKER_THREAD;
 /* A node told how long the key of a holder without a record will stand there. */
-void waiters_hear_left(struct resource *r, int64_t pttl_ms, hf_time now);
+void waiters_notify_left(struct name *name, int64_t pttl_ms, hf_time now);
 /* It waits for something, and `failure` says what: HF_EBUSY, HF_ENOQUORUM, HF_EDRAINED. A try is answered with it, another
  * is told. `place`: in the queue, from 1; 0 if the caller has not counted. */
-void waiter_hear(struct waiter *w, uint32_t place, int failure, const char *text) IN_BROKER_THREAD;
-void waiters_hear_all(struct resource *r, int failure, const char *text) IN_BROKER_THREAD;
+void waiter_notify(struct waiter *w, uint32_t place, int failure,
+                   const char *text) IN_BROKER_THREAD;
+void waiters_notify_all(struct name *name, int failure, const char *text) IN_BROKER_THREAD;
 static inline bool waiter_tries(const struct waiter *w)
 {
     return w->deadline.ns == HF_TIME_PAST.ns;
 }
 /* Whether the rules in force let it wait; if not, it is counted, and `text` says why. */
 bool waiter_may_wait(struct waiter *w, char *text, size_t size) IN_BROKER_THREAD;
-/* The lease of `r` has ended: who was withheld may be answered. */
-void waiters_let_go(struct resource *r) IN_BROKER_THREAD;
+/* The lease of `name` has ended: who was withheld may be answered. */
+void waiters_let_go(struct name *name) IN_BROKER_THREAD;
 /* The waiter to be served next; NULL. */
-struct waiter *waiter_first(struct resource *r);
+struct waiter *waiter_first(struct name *name);
 /* The agent goes away. When it starts again, the waiter is not told: its client asks again. */
 void waiter_go_away(struct waiter *w) IN_BROKER_THREAD;
+
+/* Those that stand in the table, of struct shown_waiters. */
+void shown_waiters_create(struct locks *locks);
 
 #endif

@@ -1,24 +1,22 @@
 /* Waiting for a name that another host holds: notices of its key, queries of it, and when the
  * next round begins. The rules are agent/core/wakeup.h; here they are carried out. */
-#include "agent/broker/locks/wakeups.h"
+#include "agent/broker/locks/locks_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/base/thread_role.h"
+#include "agent/base/thread.h"
 #include "agent/core/backoff.h"
 #include "agent/base/clock.h"
-#include "agent/base/random.h"
+#include "agent/base/token.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
-#include "agent/broker/locks/gaps.h"
 #include "agent/broker/locks/locks.h"
-#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/names.h"
 #include "agent/broker/locks/rounds.h"
 #include "agent/broker/locks/waiters.h"
-#include "agent/broker/nodes/node_answers.h"
 #include "agent/broker/nodes/nodes.h"
-#include "agent/core/turns.h"
+#include "agent/core/share.h"
 #include "agent/core/wakeup.h"
 #include "shm/assert.h"
 #include "shm/index.h"
@@ -32,7 +30,7 @@ struct waited {
     LIST_ENTRY(waited) same_bucket;
     LIST_ENTRY(waited) all;
     struct locks *locks;
-    struct resource *resource; /* NULL: nobody waits any more; queries are still unanswered */
+    struct name *name; /* NULL: nobody waits any more; queries are still unanswered */
     struct wakeup wakeup;
     int failed;     /* HF_EBUSY, HF_ENOQUORUM: outcome of its last round; the next one waits */
     bool foreign;   /* and no agent's key was in its way: that turn needs no gap behind it */
@@ -72,29 +70,11 @@ static uint32_t wakeups_voting(const struct locks *locks, hf_time now) IN_BROKER
     return nodes;
 }
 
-/* The time of a round that the slowest nodes do not hold up. */
-static hf_dur wakeups_round_time(const struct locks *locks)
-{
-    hf_dur sorted[HF_NODES_MAX];
-    int count = 0;
-
-    for (int i = 0; i < locks->n; i++) {
-        hf_dur rtt = link_rtt(locks->nodes->links[i]);
-        int k = count++;
-
-        for (; k > 0 && sorted[k - 1].ns > rtt.ns; k--)
-            sorted[k] = sorted[k - 1];
-        sorted[k] = rtt;
-    }
-    hf_assert(locks->q >= 1 && locks->q <= count, "q %d, nodes %d", locks->q, count);
-    return sorted[locks->q - 1];
-}
-
 /* --- the next step ---------------------------------------------------------------------------- */
 
-static void wakeups_on_look(struct link *link, const struct link_reply *reply, void *arg);
+static void wakeups_on_query(struct link *link, const struct link_reply *reply, void *arg);
 
-static void wakeups_look(struct waited *w, uint32_t nodes, hf_time now)
+static void wakeups_query(struct waited *w, uint32_t nodes, hf_time now)
 {
     struct locks *locks = w->locks;
     hf_time deadline = hf_time_add(now, locks->config->timing.attempt);
@@ -104,8 +84,8 @@ static void wakeups_look(struct waited *w, uint32_t nodes, hf_time now)
         if (!(nodes >> i & 1))
             continue;
         link_track(locks->nodes->links[i]);
-        if (link_query(locks->nodes->links[i], w->key, w->key_len, false, deadline, wakeups_on_look,
-                       w) != HF_OK) {
+        if (link_query(locks->nodes->links[i], w->key, w->key_len, false, deadline,
+                       wakeups_on_query, w) != HF_OK) {
             wakeup_unanswered(&w->wakeup, i);
             continue;
         }
@@ -126,7 +106,7 @@ static void wakeups_queue(struct waited *w, hf_time now)
     if (w->queued)
         return;
     w->queued = true;
-    TAILQ_FOREACH (waiter, &w->resource->work->waiters, queue)
+    TAILQ_FOREACH (waiter, &w->name->state->waiters, queue)
         turns_want(&w->locks->turns, &waiter->session->user->turns, &waiter->want);
     if (!heap_has(&wakeups->turn.item))
         (void)loop_timer_set(w->locks->loop, &wakeups->turn, turns_next(&w->locks->turns, now));
@@ -139,13 +119,13 @@ static void wakeups_unqueue(struct waited *w)
     if (!w->queued)
         return;
     w->queued = false;
-    TAILQ_FOREACH (waiter, &w->resource->work->waiters, queue)
+    TAILQ_FOREACH (waiter, &w->name->state->waiters, queue)
         turns_drop(&w->locks->turns, &waiter->want);
 }
 
 void wakeups_joined(struct waiter *waiter)
 {
-    struct waited *w = waiter->resource->work->waited;
+    struct waited *w = waiter->name->state->waited;
 
     if (w && w->queued)
         turns_want(&w->locks->turns, &waiter->session->user->turns, &waiter->want);
@@ -166,22 +146,22 @@ static bool wakeups_afford(struct waited *w, uint32_t commands, hf_time now, hf_
     return true;
 }
 
-bool wakeups_due(struct resource *r, hf_time now)
+bool wakeups_due(struct name *name, hf_time now)
 {
-    struct locks *locks = resource_locks(r);
-    struct waited *w = r->work->waited;
+    struct locks *locks = name_locks(name);
+    struct waited *w = name->state->waited;
     struct wakeup_plan plan;
 
     if (!w || w->failed == HF_OK)
         return true;
     plan = wakeup_next(&w->wakeup, wakeups_voting(locks, now), now);
-    if (plan.step == WAKEUP_ROUND && !w->foreign && gap_is_owed(r, now))
-        gap_leave(r, now);
-    if (plan.step == WAKEUP_ROUND && hf_time_before(now, r->work->yield_until))
-        plan = (struct wakeup_plan){WAKEUP_WAIT, 0, r->work->yield_until};
+    if (plan.step == WAKEUP_ROUND && !w->foreign && gap_is_owed(name, now))
+        gap_leave(name, now);
+    if (plan.step == WAKEUP_ROUND && hf_time_before(now, name->state->yield_until))
+        plan = (struct wakeup_plan){WAKEUP_WAIT, 0, name->state->yield_until};
     if (plan.step == WAKEUP_QUERY &&
         wakeups_afford(w, (uint32_t)__builtin_popcount(plan.nodes), now, &plan.at)) {
-        wakeups_look(w, plan.nodes, now);
+        wakeups_query(w, plan.nodes, now);
         plan = wakeup_next(&w->wakeup, wakeups_voting(locks, now), now);
     } else if (plan.step == WAKEUP_POLL && wakeups_afford(w, (uint32_t)locks->n, now, &plan.at)) {
         hf_counter_add(&locks->agent->table, HF_COUNTER_POLLS, 1);
@@ -190,17 +170,17 @@ bool wakeups_due(struct resource *r, hf_time now)
         hf_counter_add(&locks->agent->table, HF_COUNTER_WAKEUPS, 1);
         return true;
     }
-    (void)loop_timer_set(locks->loop, &r->work->retry, plan.at);
+    (void)loop_timer_set(locks->loop, &name->state->retry, plan.at);
     return false;
 }
 
-static void wakeups_step(struct resource *r, hf_time now) IN_BROKER_THREAD
+static void wakeups_step(struct name *name, hf_time now) IN_BROKER_THREAD
 {
-    if (!heap_has(&r->work->retry.item))
+    if (!heap_has(&name->state->retry.item))
         return;
-    loop_timer_cancel(resource_locks(r)->loop, &r->work->retry);
-    if (wakeups_due(r, now))
-        resource_touch(r, TOUCH_CHANGED);
+    loop_timer_cancel(name_locks(name)->loop, &name->state->retry);
+    if (wakeups_due(name, now))
+        name_touch(name, TOUCH_CHANGED);
 }
 
 /* Serves users in turns, as far as the budget goes. */
@@ -209,16 +189,16 @@ static void wakeups_on_turn(struct loop_timer *timer, hf_time now)
     struct wakeups *wakeups = HF_CONTAINER(timer, struct wakeups, turn);
     struct turns_want *want;
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     while (hf_time_reached(now, turns_next(&wakeups->locks->turns, now)) &&
            (want = turns_take(&wakeups->locks->turns))) {
-        struct resource *r = HF_CONTAINER(want, struct waiter, want)->resource;
-        struct waited *w = r->work->waited;
+        struct name *name = HF_CONTAINER(want, struct waiter, want)->name;
+        struct waited *w = name->state->waited;
 
-        hf_assert(w && w->queued, "slot %u", (unsigned)r->slot);
+        hf_assert(w && w->queued, "slot %u", (unsigned)name->slot);
         wakeups_unqueue(w);
         wakeups->taken = w;
-        wakeups_step(r, now);
+        wakeups_step(name, now);
         wakeups->taken = NULL;
     }
     if (turns_wanted(&wakeups->locks->turns))
@@ -228,14 +208,14 @@ static void wakeups_on_turn(struct loop_timer *timer, hf_time now)
 /* More is known, so the next step may be another. */
 static void wakeups_think_again(struct waited *w, hf_time now)
 {
-    if (w->resource && heap_has(&w->resource->work->retry.item))
-        (void)loop_timer_set(w->locks->loop, &w->resource->work->retry, now);
+    if (w->name && heap_has(&w->name->state->retry.item))
+        (void)loop_timer_set(w->locks->loop, &w->name->state->retry, now);
 }
 
 /* Decides anew when to poll. */
 static void wakeups_rest(struct waited *w, hf_time now)
 {
-    if (!w->resource || !heap_has(&w->resource->work->retry.item))
+    if (!w->name || !heap_has(&w->name->state->retry.item))
         return;
     if (w->failed == HF_EBUSY)
         wakeup_rest(&w->wakeup, random_u32(), now);
@@ -244,27 +224,27 @@ static void wakeups_rest(struct waited *w, hf_time now)
 
 static void wakeups_settle(struct waited *w)
 {
-    hf_assert(!w->resource || w->resource->work->waited == w, "looks %u", (unsigned)w->looks);
-    if (w->resource || w->looks > 0)
+    hf_assert(!w->name || w->name->state->waited == w, "looks %u", (unsigned)w->looks);
+    if (w->name || w->looks > 0)
         return;
     LIST_REMOVE(w, all);
     free(w);
 }
 
-static void wakeups_on_look(struct link *link, const struct link_reply *reply, void *arg)
+static void wakeups_on_query(struct link *link, const struct link_reply *reply, void *arg)
 {
     struct waited *w = arg;
     int node = link_node(link);
     hf_time now = clock_now();
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     nodes_on_reply(w->locks->nodes, node, reply);
     if (reply->outcome == LINK_ANSWERED && reply->verdict == VERDICT_FREE)
         wakeup_free(&w->wakeup, node, reply->tracked, reply->sent);
     else if (reply->outcome == LINK_ANSWERED) {
         wakeup_held(&w->wakeup, node, reply->holder.pttl_ms, reply->tracked, reply->sent, now);
-        if (w->resource)
-            waiters_hear_left(w->resource, reply->holder.pttl_ms, now);
+        if (w->name)
+            waiters_notify_left(w->name, reply->holder.pttl_ms, now);
     } else if (!reply->late)
         wakeup_unanswered(&w->wakeup, node);
     wakeups_rest(w, now);
@@ -277,15 +257,15 @@ static void wakeups_on_look(struct link *link, const struct link_reply *reply, v
 
 /* --- rounds ----------------------------------------------------------------------------------- */
 
-static struct waited *wakeups_waited_new(struct resource *r, const void *key, size_t key_len)
+static struct waited *wakeups_waited_new(struct name *name, const void *key, size_t key_len)
 {
-    struct locks *locks = resource_locks(r);
+    struct locks *locks = name_locks(name);
     struct waited *w = calloc(1, sizeof(*w) + key_len);
 
     if (!w)
         return NULL;
     w->locks = locks;
-    w->resource = r;
+    w->name = name;
     w->key_len = key_len;
     memcpy(w->key, key, key_len);
     wakeup_init(&w->wakeup, locks->n, locks->q);
@@ -294,11 +274,11 @@ static struct waited *wakeups_waited_new(struct resource *r, const void *key, si
     return w;
 }
 
-static bool wakeups_somebody_waits(const struct resource *r)
+static bool wakeups_somebody_waits(const struct name *name)
 {
     const struct waiter *w;
 
-    TAILQ_FOREACH (w, &r->work->waiters, queue)
+    TAILQ_FOREACH (w, &name->state->waiters, queue)
         if (!waiter_tries(w))
             return true;
     return false;
@@ -308,18 +288,18 @@ static bool wakeups_somebody_waits(const struct resource *r)
  * for a name is tracked only if the wait before met a holder; otherwise wakeups_lost() asks for notices. */
 bool wakeups_round(struct round *round)
 {
-    struct resource *r = round->resource;
-    bool tracked = r->work->waited || r->contended;
+    struct name *name = round->name;
+    bool tracked = name->state->waited || name->contended;
 
-    r->contended &= r->work->waited != NULL;
-    if (!r->work->waited && wakeups_somebody_waits(r))
-        r->work->waited = wakeups_waited_new(r, round->key, round->key_len);
-    if (!r->work->waited)
+    name->contended &= name->state->waited != NULL;
+    if (!name->state->waited && wakeups_somebody_waits(name))
+        name->state->waited = wakeups_waited_new(name, round->key, round->key_len);
+    if (!name->state->waited)
         return false;
-    r->work->waited->failed = HF_OK;
-    r->work->waited->foreign = false;
-    wakeups_unqueue(r->work->waited);
-    wakeup_round(&r->work->waited->wakeup);
+    name->state->waited->failed = HF_OK;
+    name->state->waited->foreign = false;
+    wakeups_unqueue(name->state->waited);
+    wakeup_round(&name->state->waited->wakeup);
     return tracked;
 }
 
@@ -332,7 +312,7 @@ static void wakeups_ask_for_notices(struct waited *w, hf_time now) IN_BROKER_THR
     for (int i = 0; i < w->locks->n; i++)
         if (link_tracking(w->locks->nodes->links[i]) != HF_TRACKING_ON)
             nodes &= ~(UINT32_C(1) << i);
-    wakeups_look(w, nodes & ~w->wakeup.querying, now);
+    wakeups_query(w, nodes & ~w->wakeup.querying, now);
 }
 
 /* One node's key may be an agent's, with the fence record of another agent that lost there. */
@@ -344,10 +324,10 @@ static void wakeups_note_foreign(struct waited *w, struct round *round, int node
     if (reply->holder.fence)
         return;
     round->foreign |= UINT32_C(1) << node;
-    if (!w->resource || __builtin_popcount(round->foreign) <= locks->n - locks->q)
+    if (!w->name || __builtin_popcount(round->foreign) <= locks->n - locks->q)
         return;
     w->foreign = true;
-    w->resource->work->foreign_seen = clock_now();
+    w->name->state->foreign_seen = clock_now();
 }
 
 void wakeups_vote(struct locks *locks, struct round *round, int node,
@@ -368,8 +348,9 @@ void wakeups_vote(struct locks *locks, struct round *round, int node,
         else if (reply->verdict != VERDICT_OK && reply->verdict != VERDICT_LOW)
             continue;
         else if (round->over && w->failed == HF_EBUSY)
-            wakeup_won_late(&w->wakeup, node, round_has_winner(round), wakeups_round_time(locks),
-                            random_u32(), clock_now());
+            wakeup_won_late(&w->wakeup, node, round_has_winner(round),
+                            links_round_time(locks->nodes->links, locks->n, locks->q), random_u32(),
+                            clock_now());
         else
             wakeup_granted(&w->wakeup, node);
         /* After the round was decided: one more node that tells, or where the key is known to be free. */
@@ -378,43 +359,44 @@ void wakeups_vote(struct locks *locks, struct round *round, int node,
     }
 }
 
-void wakeups_lost(struct resource *r, uint32_t won, bool winner, bool tracked, int64_t pttl_ms,
+void wakeups_lost(struct name *name, uint32_t won, bool winner, bool tracked, int64_t pttl_ms,
                   hf_time now)
 {
-    struct waited *w = r->work->waited;
+    struct locks *locks = name_locks(name);
+    struct waited *w = name->state->waited;
     hf_time at = now; /* asks for the next step */
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     if (w) {
         w->failed = HF_EBUSY;
-        r->contended = true;
-        wakeup_lost(&w->wakeup, won, winner, wakeups_round_time(resource_locks(r)), random_u32(),
-                    now);
+        name->contended = true;
+        wakeup_lost(&w->wakeup, won, winner,
+                    links_round_time(locks->nodes->links, locks->n, locks->q), random_u32(), now);
         if (!tracked)
             wakeups_ask_for_notices(w, now);
     } else
         at = hf_time_add(now, backoff_contend(pttl_ms, random_u32()));
-    (void)loop_timer_set(resource_locks(r)->loop, &r->work->retry, at);
+    (void)loop_timer_set(locks->loop, &name->state->retry, at);
 }
 
-void wakeups_failed(struct resource *r, hf_time again)
+void wakeups_failed(struct name *name, hf_time again)
 {
-    if (r->work->waited) {
-        r->work->waited->failed = HF_ENOQUORUM;
-        r->work->waited->wakeup.poll = again;
+    if (name->state->waited) {
+        name->state->waited->failed = HF_ENOQUORUM;
+        name->state->waited->wakeup.poll = again;
     }
-    (void)loop_timer_set(resource_locks(r)->loop, &r->work->retry, again);
+    (void)loop_timer_set(name_locks(name)->loop, &name->state->retry, again);
 }
 
-void wakeups_forget(struct resource *r)
+void wakeups_forget(struct name *name)
 {
-    struct waited *w = r->work->waited;
+    struct waited *w = name->state->waited;
 
     if (!w)
         return;
     wakeups_unqueue(w);
-    r->work->waited = NULL;
-    w->resource = NULL;
+    name->state->waited = NULL;
+    w->name = NULL;
     LIST_REMOVE(w, same_bucket);
     wakeups_settle(w);
 }
@@ -424,7 +406,7 @@ void wakeups_forget(struct resource *r)
 void wakeups_noticed(struct locks *locks, int node, const void *key, size_t key_len)
 {
     hf_time now = clock_now();
-    struct resource *first = NULL;
+    struct name *first = NULL;
     struct waited *w;
 
     hf_counter_add(&locks->agent->table, HF_COUNTER_NOTICES, 1);
@@ -434,7 +416,7 @@ void wakeups_noticed(struct locks *locks, int node, const void *key, size_t key_
             continue;
         wakeup_told(&w->wakeup, node, now);
         if (!first)
-            first = w->resource;
+            first = w->name;
         else
             wakeups_think_again(w, now);
     }

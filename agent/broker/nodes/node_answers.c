@@ -1,12 +1,16 @@
 /* Trust by what answers show: of this thread's links, and as the renewal thread tells it. */
-#include "agent/broker/nodes/node_answers.h"
+#include "agent/broker/nodes/nodes.h"
+
+#include <stdio.h>
+#include <string.h>
 
 #include "agent/base/clock.h"
-#include "agent/broker/nodes/node_events.h"
+#include "agent/base/log.h"
 #include "agent/broker/nodes/node_fleet.h"
-#include "agent/broker/nodes/node_known.h"
-#include "agent/record/stores.h"
+#include "agent/state/stores.h"
 #include "shm/assert.h"
+
+/* Trust by what answers show: of this thread's links, and as the renewal thread tells it. */
 
 void nodes_note(struct nodes *nodes, int i, unsigned events, hf_time now)
 {
@@ -52,6 +56,25 @@ unsigned nodes_on_reply(struct nodes *nodes, int i, const struct link_reply *rep
         break;
     }
     return seen;
+}
+
+void nodes_on_release_refused(struct nodes *nodes, int i, enum hf_node_error error,
+                              const char *text)
+{
+    struct hf_node_row *row = &nodes->node[i].row;
+    bool said = strncmp(row->error, HF_NODE_RELEASE_REFUSED, strlen(HF_NODE_RELEASE_REFUSED)) == 0;
+    char shown[sizeof(row->error)];
+
+    hf_assert(i >= 0 && i < nodes->n, "node %d of %d", i, nodes->n);
+    if (error != HF_NODE_ERR_NONE) {
+        row->errors++;
+        snprintf(shown, sizeof(shown), HF_NODE_RELEASE_REFUSED "%s", text);
+        nodes_show_error(row, error, shown);
+        if (!said && log_allows(&nodes->doubts, LOG_LIMIT, loop_now(nodes->loop)))
+            log_warn("node %s %s; see holdfast doctor", nodes->config->nodes[i].id, shown);
+    } else if (said) {
+        nodes_show_error(row, HF_NODE_ERR_NONE, "");
+    }
 }
 
 void nodes_on_told(struct nodes *nodes, const struct message *m)

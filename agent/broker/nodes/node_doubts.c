@@ -7,6 +7,9 @@
 #include "agent/base/log.h"
 #include "agent/broker/nodes/nodes.h"
 
+/* What a node shows of a lock and is not believed: fences (agent/core/fence.h), records of runs (agent/core/once.h). The table
+ * names one for each node, the latest. */
+
 static const char *const whats[] = {
     [DOUBT_FENCE] = HF_NODE_FENCE_AHEAD, [DOUBT_ONCE] = HF_NODE_ONCE_AHEAD};
 static const char *const losses[] = {[DOUBT_FENCE] = "it gives no votes for that lock",

@@ -1,4 +1,4 @@
-#include "agent/broker/nodes/node_fleet_steps.h"
+#include "agent/broker/nodes/node_fleet.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,22 +8,18 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/broker/nodes/node_answers.h"
-#include "agent/broker/nodes/node_author.h"
-#include "agent/broker/nodes/node_fleet_shown.h"
-#include "agent/broker/nodes/node_known.h"
-#include "agent/broker/nodes/sentinels.h"
+#include "agent/broker/nodes/nodes.h"
 #include "agent/core/ballot.h"
-#include "agent/record/carry_room.h"
-#include "agent/record/events.h"
-#include "agent/record/fleet_memory.h"
-#include "agent/record/list_change.h"
-#include "agent/record/stores.h"
+#include "agent/state/journal_layout.h"
+#include "agent/state/events.h"
+#include "agent/state/fleet_memory.h"
+#include "agent/state/stores.h"
 #include "shm/status.h"
 
 #define WISH_MOST    hf_ms(5000) /* before an operator's change that nobody took is dropped */
 #define PUT_PAUSE    hf_ms(1000) /* before the record is put again on a node that did not take it */
-#define LAST_ANSWERS hf_ms(100)  /* before the agent starts again by another record */
+#define PUTS_AT_ONCE 16 /* on one node; then one after each pause: it takes them, and shows none */
+#define LAST_ANSWERS hf_ms(100) /* before the agent starts again by another record */
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
@@ -31,15 +27,15 @@ static void steps_on_put(struct link *link, const struct link_reply *reply, void
 {
     struct nodes *nodes = arg;
     int i = link_node(link);
+    bool taken = reply->outcome == LINK_ANSWERED && reply->verdict == VERDICT_OK;
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     if (reply->final)
         nodes->node[i].putting = false;
     nodes_on_reply(nodes, i, reply);
-    nodes_on_write(nodes, i, reply,
-                   reply->outcome == LINK_ANSWERED && reply->verdict == VERDICT_OK);
+    nodes_on_write(nodes, i, reply, taken);
     if (reply->final && reply->error != HF_NODE_ERR_NOSCRIPT)
-        fleet_on_put(&nodes->fleet_view, i, reply->outcome == LINK_ERROR);
+        fleet_on_put(&nodes->fleet_view, i, reply->outcome == LINK_ERROR, taken);
     /* A node that refuses writes answers as fast as it is asked. */
     if (reply->outcome != LINK_ANSWERED && reply->error != HF_NODE_ERR_NOSCRIPT)
         nodes->node[i].put_again = hf_time_add(clock_now(), PUT_PAUSE);
@@ -52,7 +48,8 @@ static bool steps_put(struct nodes *nodes, const struct fleet_action *action, hf
     struct node *node = &nodes->node[action->node];
     hf_time deadline = hf_time_add(now, nodes->config->timing.attempt);
     char text[FLEET_TEXT_SIZE], by[96];
-    struct link_fleet fleet = {.nonce = action->nonce, .digest = action->digest, .by = by};
+    struct link_fleet fleet = {
+        .nonce = action->nonce, .digest = action->digest, .by = by, .sure = action->sure};
     hf_nodetime high;
 
     if (!trust_node_time(&node->trust, deadline, &fleet.deadline, &high))
@@ -319,6 +316,34 @@ static bool steps_may_be_another(const struct nodes *nodes, int i)
            node_address_seat_is_private(fleet_place(f, i)->address);
 }
 
+/* (!) The next agent has to know whom this one was sure of: it would be sure of nobody. */
+static void steps_settle_doubts(struct nodes *nodes, hf_time now)
+{
+    fleet_settle_doubts(&nodes->fleet_view, now);
+    for (int i = 0; i < nodes->n; i++)
+        if (strcmp(nodes->fleet_view.node[i].sure, nodes->node[i].trust.sure) != 0)
+            node_known_keep(nodes, i);
+}
+
+/* (!) A node that takes the record and never shows it is given it again, for somebody may have emptied it, but not as fast as it
+ * answers. */
+static bool steps_may_put(struct nodes *nodes, int i, hf_time now)
+{
+    struct node *node = &nodes->node[i];
+    bool may = bucket_take(&node->puts_paid, PUT_PAUSE, PUTS_AT_ONCE, now);
+    char text[160];
+
+    if (may || node->forgetful)
+        return may;
+    node->forgetful = true;
+    snprintf(text, sizeof(text),
+             "it takes the fleet's record and does not show it; see who answers at %.60s",
+             seat_address(&node->seat)->text);
+    log_warn("node %s: %s", nodes->config->nodes[i].id, text);
+    nodes_show_error(&node->row, HF_NODE_ERR_OTHER, text);
+    return false;
+}
+
 void node_fleet_review(struct nodes *nodes, hf_time now)
 {
     struct fleet_action action;
@@ -327,6 +352,10 @@ void node_fleet_review(struct nodes *nodes, hf_time now)
     for (int i = 0; i < nodes->n; i++) {
         fleet_on_usable(&nodes->fleet_view, i, steps_is_usable(&nodes->node[i]),
                         trust_may_vote(&nodes->node[i].trust, now));
+        if (fleet_counts(&nodes->fleet_view, i))
+            nodes->node[i].forgetful = false;
+        if (nodes->node[i].trust.reasons)
+            fleet_on_young(&nodes->fleet_view, i);
         if (nodes->node[i].putting || hf_time_before(now, nodes->node[i].put_again) ||
             steps_may_be_another(nodes, i))
             busy |= 1u << i;
@@ -336,6 +365,7 @@ void node_fleet_review(struct nodes *nodes, hf_time now)
     if (nodes->fleet_view.leaving && hf_time_reached(now, nodes->fleet_ends))
         atomic_store_explicit(&nodes->agent->again, true, memory_order_release);
     for (;;) {
+        steps_settle_doubts(nodes, now);
         fleet_next(&nodes->fleet_view, now, busy, &action);
         if (action.step == FLEET_ADOPT) {
             steps_adopt(nodes, &action.record, now);
@@ -346,7 +376,8 @@ void node_fleet_review(struct nodes *nodes, hf_time now)
             break;
         } else if (action.step == FLEET_PUT) {
             busy |= 1u << action.node;
-            (void)steps_put(nodes, &action, now);
+            if (steps_may_put(nodes, action.node, now))
+                (void)steps_put(nodes, &action, now);
         } else {
             break;
         }
@@ -407,7 +438,7 @@ static int steps_try_to_write(struct nodes *nodes, const struct fleet_wish *wish
             continue;
         snprintf(why, size,
                  "node %s refuses writes (%s), and would not take the change; mend it first, or, "
-                 "to replace it, stop its server for good and say --gone %s",
+                 "to replace it, stop its server for good and say --old-server-dead %s",
                  id, nodes->node[i].writes.text, id);
         nodes->fleet_view.wish_until = HF_TIME_PAST;
         return HF_EBUSY;

@@ -5,9 +5,12 @@
 #include <string.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/log.h"
+#include "agent/broker/nodes/node_fleet.h"
+#include "agent/state/stores.h"
 #include "shm/assert.h"
 #include "shm/status.h"
-#include "shm/text_cut.h"
+#include "shm/text.h"
 
 /* How long after the agent's start missing nodes are "not there yet" rather than "away". */
 #define SETTLING (HF_NS_PER_SEC)
@@ -194,7 +197,7 @@ void nodes_reconnect(struct nodes *nodes, int i)
 
 void nodes_send(struct nodes *nodes)
 {
-    releaser_flush(nodes->releaser);
+    key_deleter_flush(nodes->key_deleter);
     for (int i = 0; i < nodes->n; i++)
         if (nodes->unsent >> i & 1)
             link_flush(nodes->links[i]);

@@ -11,20 +11,20 @@
 #include <stdint.h>
 
 #include "agent/agent.h"
-#include "agent/base/log_limit.h"
+#include "agent/base/log.h"
 #include "agent/base/loop.h"
-#include "agent/base/thread_role.h"
+#include "agent/base/thread.h"
 #include "agent/core/fleet.h"
 #include "agent/core/node_trust.h"
-#include "agent/core/node_writes.h"
-#include "agent/core/sampling.h"
+#include "agent/core/timing.h"
 #include "agent/core/server.h"
 #include "agent/core/share.h"
-#include "agent/record/fleet_shown.h"
+#include "agent/redis/key_deleter.h"
 #include "agent/redis/link.h"
-#include "agent/redis/releaser.h"
-#include "agent/redis/resolver.h"
-#include "agent/redis/seat.h"
+#include "agent/base/address.h"
+#include "agent/state/fleet_shown.h"
+#include "shm/nstime.h"
+#include "shm/wordings.h"
 
 /* What events have told of a node, so that each thing is told once. */
 struct node_told {
@@ -47,13 +47,15 @@ struct node {
     struct sampling sampling; /* by probes */
     struct hf_node_row row;   /* as it was last published */
     bool up, asking_sentinel, replaced;
-    hf_time traced;     /* when the last trace of a clock step was sent there */
-    bool kept;          /* what is known of it was kept in this run */
-    bool reread;        /* the sentinel is to be read again */
-    bool putting;       /* the fleet's record is on its way there */
-    hf_time put_again;  /* not before: it was not taken */
-    bool failed;        /* it could not be reached, or not any more */
-    char record_by[96]; /* who put the record that it has, as it says */
+    hf_time traced;                  /* when the last trace of a clock step was sent there */
+    bool kept;                       /* what is known of it was kept in this run */
+    bool reread;                     /* the sentinel is to be read again */
+    bool putting;                    /* the fleet's record is on its way there */
+    hf_time put_again;               /* not before: it was not taken */
+    hf_time puts_paid, rereads_paid; /* buckets */
+    bool forgetful;                  /* told: it takes the record, and does not show it */
+    bool failed;                     /* it could not be reached, or not any more */
+    char record_by[96];              /* who put the record that it has, as it says */
     struct seat seat;
     enum hf_node_tracking tracking;
     hf_time up_since;
@@ -76,7 +78,7 @@ struct nodes {
     struct agent *agent;
     const struct config *config;
     struct loop *loop;
-    struct releaser *releaser; /* it uses `links` */
+    struct key_deleter *key_deleter; /* it uses `links` */
     struct nodes_owner owner;
     hf_time started;
     struct node node[HF_NODES_MAX];
@@ -149,5 +151,93 @@ uint32_t nodes_agree(const struct nodes *nodes, hf_dur most, hf_time now, hf_nod
                      int *ret_farthest, int64_t *ret_ahead_us) IN_BROKER_THREAD;
 /* Not empty: acquires are answered HF_EFLEET with this. */
 const char *nodes_fleet_text(const struct nodes *nodes) IN_BROKER_THREAD;
+
+/* What is known of the nodes, and kept for the next agent (agent/state/node_records.h). In the broker's thread; meeting a
+ * node also while the broker is made. */
+
+struct nodes;
+
+/* (!) Whatever is known of the server that was there is forgotten: the next one is judged by the node's record, or as
+ * one that is met for the first time. */
+void node_known_meet(struct nodes *nodes, int node, hf_time now);
+/* What is told and kept of a node is of the server at its seat, by whatever way, not of another one that the
+ * configuration leads to. */
+bool node_known_is_it(const struct nodes *nodes, int node);
+void node_known_keep(struct nodes *nodes, int node);
+/* fleet_shown() for all that is kept. (!) What is kept of a node that was not met in this run is of an earlier one, which may
+ * have had a shorter quarantine: then it is the instant that this run began with. */
+hf_time node_known_shown(const struct nodes *nodes);
+
+/* What an answer shows of the node itself: its clock, whether it has forgotten, which fleet's record it has. */
+
+struct message;
+
+/* A reply of any script on a broker's link: clock, nonce, counters. Returns enum trust_event bits. */
+unsigned nodes_on_reply(struct nodes *nodes, int node,
+                        const struct link_reply *reply) IN_BROKER_THREAD;
+/* A release was answered by this error, on either thread's link; NONE: they are carried out again. */
+void nodes_on_release_refused(struct nodes *nodes, int node, enum hf_node_error error,
+                              const char *text) IN_BROKER_THREAD;
+/* Logs, records and passes on what a reply or a connection showed: TRUST_* bits. */
+void nodes_note(struct nodes *nodes, int node, unsigned events, hf_time now) IN_BROKER_THREAD;
+/* The same from the renewal thread. */
+void nodes_on_told(struct nodes *nodes, const struct message *m) IN_BROKER_THREAD;
+
+/* Each thing that happens to a node is logged and told by one event. */
+
+/* Events that an earlier agent has told count as told. */
+void node_events_begin(struct nodes *nodes, int node);
+void node_events_up(struct nodes *nodes, int node, const char *version);
+void node_events_down(struct nodes *nodes, int node, enum hf_node_error error, const char *text);
+/* `events`: enum trust_event bits that this thread found. */
+void node_events_found(struct nodes *nodes, int node, unsigned events);
+/* The same for events that the renewal thread found. */
+void node_events_heard(struct nodes *nodes, int node, unsigned events);
+/* Tells refusals and quarantines that differ from those told last. */
+void node_events_review(struct nodes *nodes, int node, hf_time now);
+
+/* Sentences about nodes, for people. */
+
+/* What is missing for a quorum of votes and, if known, for how long. */
+void nodes_explain(const struct nodes *nodes, hf_time now, char *ret_text,
+                   size_t size) IN_BROKER_THREAD;
+/* Why a round failed in which the nodes of the bits `errors` answered with an error. */
+void nodes_explain_round(const struct nodes *nodes, uint32_t errors, char *ret_text,
+                         size_t size) IN_BROKER_THREAD;
+/* A number that changes with the reasons why nodes do not vote; never 0. */
+uint64_t nodes_situation(const struct nodes *nodes, hf_time now) IN_BROKER_THREAD;
+/* Of a node that is not known yet: why these facts would have it refused; NULL: they would not. */
+const struct hf_why *node_facts_refusal(const struct config *config,
+                                        const struct node_facts *facts);
+
+/* The top of this room: makes the nodes' links, hears their events, and after every change looks at all nodes anew. */
+
+/* Makes the links, without connecting. On HF_ENOMEM and HF_ESYS nothing is left behind. */
+int nodes_create(struct agent *agent, struct loop *loop, struct resolver *resolver,
+                 const struct nodes_owner *owner, struct nodes **ret_nodes);
+/* A reload. Links of which the address is another one end, and connect there. */
+void nodes_configure(struct nodes *nodes, const struct config *config) IN_BROKER_THREAD;
+/* In the broker's thread. */
+void nodes_start(struct nodes *nodes) IN_BROKER_THREAD;
+/* Ends the links: every command in flight is told that it is over. Releases under way are forgotten: the journal has
+ * them. */
+void nodes_end(struct nodes *nodes);
+void nodes_destroy(struct nodes *nodes); /* NULL is fine */
+
+/* Makes sentinels, and writes a trace on nodes whose clock stepped. */
+
+/* Whose each node is, by what is known now. */
+void sentinels_judge(struct nodes *nodes);
+/* Makes one where there is none; with --reset-fleet replaces those of another list. */
+void sentinels_make(struct nodes *nodes, hf_time now);
+/* Replaces the nonce of nodes whose clock stepped under it. */
+void sentinels_trace(struct nodes *nodes, hf_time now);
+/* Reads sentinel and record now, unless that is under way. */
+void sentinel_reread(struct nodes *nodes, int node, hf_time now);
+/* A sentinel was read. Returns enum trust_event bits. */
+unsigned sentinel_adopt(struct nodes *nodes, int node, const struct link_reply *reply, hf_time now);
+/* Whether the node's sentinel is another fleet's, and in `ret_text` how it differs. Any thread. */
+bool sentinel_differs(const struct node_sentinel *sentinel, const struct config *config, int node,
+                      char *ret_text, size_t size);
 
 #endif

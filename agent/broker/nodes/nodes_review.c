@@ -1,4 +1,4 @@
-#include "agent/broker/nodes/nodes_review.h"
+#include "agent/broker/nodes/nodes.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,14 +7,8 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/base/thread_role.h"
-#include "agent/broker/nodes/node_answers.h"
-#include "agent/broker/nodes/node_events.h"
+#include "agent/base/thread.h"
 #include "agent/broker/nodes/node_fleet.h"
-#include "agent/broker/nodes/node_fleet_shown.h"
-#include "agent/broker/nodes/node_fleet_steps.h"
-#include "agent/broker/nodes/node_known.h"
-#include "agent/broker/nodes/sentinels.h"
 #include "shm/status.h"
 
 /* --- link events ------------------------------------------------------------------------------ */
@@ -28,7 +22,7 @@ static void review_learn(struct nodes *nodes, int i, const struct node_facts *fa
 
     (void)trust_has_word(&node->trust, nodes->started, now);
     events = trust_on_facts(&node->trust, facts, agent_allowed(nodes->config), now);
-    fleet_on_server(&nodes->fleet_view, i, facts->run_id);
+    fleet_on_server(&nodes->fleet_view, i, facts->run_id, now);
     snprintf(node->row.run_id, sizeof(node->row.run_id), "%s", facts->run_id);
     snprintf(node->row.version, sizeof(node->row.version), "%s", facts->version);
     events |= nodes_on_reply(nodes, i, reply);
@@ -68,7 +62,7 @@ static void review_on_up(struct link *link, const struct node_facts *facts,
     struct nodes *nodes = arg;
     int i = link_node(link);
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     nodes->node[i].up = true;
     node_fleet_up(nodes, i);
     writes_reset(&nodes->node[i].writes);
@@ -81,13 +75,13 @@ static void review_on_up(struct link *link, const struct node_facts *facts,
     review_learn(nodes, i, facts, reply);
     review_sample(nodes, i, reply);
     nodes_tell_renewal(nodes, i, 0);
-    releaser_link_up(nodes->releaser, i);
+    key_deleter_link_up(nodes->key_deleter, i);
 }
 
 static void review_on_probed(struct link *link, const struct node_facts *facts,
                              const struct link_reply *reply, void *arg)
 {
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     review_learn(arg, link_node(link), facts, reply);
     review_sample(arg, link_node(link), reply);
 }
@@ -98,7 +92,7 @@ static void review_on_down(struct link *link, enum hf_node_error error, const ch
     int i = link_node(link);
     struct node *node = &nodes->node[i];
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     if ((node->up || node->row.error_class != (uint32_t)error) &&
         review_may_say(nodes, i, clock_now()))
         log_warn("node %s is down: %s: %s", nodes->config->nodes[i].id, link_error_name(error),
@@ -246,7 +240,7 @@ static void review_all(struct loop_timer *timer, hf_time now)
     struct nodes *nodes = HF_CONTAINER(timer, struct nodes, review);
     hf_time next = hf_time_add(now, hf_ns(HF_NS_PER_SEC));
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     review_find_twins(nodes);
     sentinels_make(nodes, now);
     sentinels_trace(nodes, now);
@@ -283,9 +277,16 @@ static bool review_release_counts(int node, const struct link_reply *reply, void
 {
     const struct nodes *nodes = owner;
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     return nodes_may_vote(nodes, node, clock_now()) &&
            strcmp(reply->nonce, nodes->node[node].trust.sentinel.nonce) == 0;
+}
+
+static void review_on_release_refused(int node, const struct link_reply *reply, void *owner)
+{
+    ASSERT_BROKER_THREAD();
+    nodes_on_release_refused(owner, node, reply ? reply->error : HF_NODE_ERR_NONE,
+                             reply ? reply->error_text : "");
 }
 
 static int review_create_node(struct nodes *nodes, int i,
@@ -313,6 +314,8 @@ int nodes_create(struct agent *agent, struct loop *loop, struct resolver *resolv
                  const struct nodes_owner *owner, struct nodes **ret_nodes)
 {
     struct nodes *nodes = calloc(1, sizeof(*nodes));
+    const struct key_deleter_owner releases = {
+        .counts = review_release_counts, .refused = review_on_release_refused, .arg = nodes};
     int rc = HF_OK;
 
     if (!nodes)
@@ -330,8 +333,8 @@ int nodes_create(struct agent *agent, struct loop *loop, struct resolver *resolv
     for (int i = 0; rc == HF_OK && i < nodes->n; i++)
         rc = review_create_node(nodes, i, resolver);
     if (rc == HF_OK)
-        rc = releaser_create(loop, nodes->links, &nodes->servers, nodes->n, nodes->q,
-                             review_release_counts, nodes, &nodes->releaser);
+        rc = key_deleter_create(loop, nodes->links, &nodes->servers, nodes->n, nodes->q, &releases,
+                                &nodes->key_deleter);
     if (rc < 0) {
         nodes_end(nodes);
         nodes_destroy(nodes);
@@ -351,7 +354,7 @@ void nodes_configure(struct nodes *nodes, const struct config *config)
         const struct link_options options = nodes_link_options(nodes, i, nodes_probe_gap(nodes, i));
 
         link_configure(nodes->node[i].link, &options);
-        if (shorter) /* its clock may step by less than before (agent/core/sampling.h) */
+        if (shorter) /* its clock may step by less than before (agent/core/timing.h) */
             link_probe_soon(nodes->node[i].link);
         nodes_show_address(nodes, i);
     }
@@ -373,10 +376,12 @@ void nodes_end(struct nodes *nodes)
 {
     for (int i = 0; i < nodes->n; i++)
         if (nodes->node[i].link)
-            link_destroy(nodes->node[i].link);
+            link_shut(nodes->node[i].link);
+    for (int i = 0; i < nodes->n; i++)
+        link_destroy(nodes->node[i].link);
     loop_timer_cancel(nodes->loop, &nodes->review);
-    releaser_destroy(nodes->releaser);
-    nodes->releaser = NULL;
+    key_deleter_destroy(nodes->key_deleter);
+    nodes->key_deleter = NULL;
 }
 
 void nodes_destroy(struct nodes *nodes)

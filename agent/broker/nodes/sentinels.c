@@ -1,6 +1,6 @@
 /* The sentinel of each node, by which it shows that it has not forgotten: read, compared with this
  * fleet's constants, made where none is, and given another nonce where the clock stepped. */
-#include "agent/broker/nodes/sentinels.h"
+#include "agent/broker/nodes/nodes.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,19 +9,18 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/base/thread_role.h"
-#include "agent/broker/nodes/node_answers.h"
+#include "agent/base/thread.h"
 #include "agent/broker/nodes/node_fleet.h"
-#include "agent/broker/nodes/nodes.h"
-#include "agent/config/list_hash.h"
+#include "agent/config/config.h"
 #include "shm/assert.h"
-#include "shm/hex.h"
+#include "shm/text.h"
 #include "shm/status.h"
 
 /* How long no sentinel is made while some node has not told whether it has one: if the nodes
  * disagree, none is made. */
 #define SENTINEL_PATIENCE HF_NS_PER_SEC
 #define TRACES_APART      hf_ms(250)
+#define REREADS_AT_ONCE   16 /* of one node; then one a second: it may tell another stamp each time */
 
 static void sentinel_done(struct link *link, const struct link_reply *reply, void *arg);
 
@@ -241,7 +240,8 @@ void sentinel_reread(struct nodes *nodes, int i, hf_time now)
 {
     const struct link_sentinel read_only = {.nonce = ""};
 
-    if (!nodes->node[i].asking_sentinel)
+    if (!nodes->node[i].asking_sentinel &&
+        bucket_take(&nodes->node[i].rereads_paid, hf_ns(HF_NS_PER_SEC), REREADS_AT_ONCE, now))
         sentinels_send_sentinel(nodes, i, read_only, sentinel_done, now);
 }
 
@@ -260,7 +260,7 @@ static void sentinel_done(struct link *link, const struct link_reply *reply, voi
     int i = link_node(link);
     hf_time now = clock_now();
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     if (reply->final)
         nodes->node[i].asking_sentinel = false;
     nodes_on_reply(nodes, i, reply);

@@ -1,26 +1,53 @@
-#include "agent/broker/nodes/node_answers.h"
 #include "agent/broker/nodes/nodes.h"
-#include "agent/base/thread_role.h"
+#include "agent/base/thread.h"
 #include "agent/broker/queries/fanout.h"
 #include "agent/broker/queries/queries.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/clock.h"
+#include "agent/broker/clients/users.h"
 #include "shm/assert.h"
 #include "shm/status.h"
 
-/* A node with so many open commands gets none that no lease needs. */
-#define IN_FLIGHT_MOST 1024
+/* Of all users, awaited; one is a command on each node. */
+#define FANOUTS_MOST 1024
+/* A node with so many overdue ones gets no more: it does not answer. */
+#define OVERDUE_MOST 256
+/* A node with so many open commands gets none that no lease needs: leases need the rest of its link. */
+#define IN_FLIGHT_MOST 3072
 
 static void fanout_free(struct fanout *fanout)
 {
-    hf_assert(fanout->calls == 0 && fanout->queries->fanout_count > 0, "calls %d", fanout->calls);
+    hf_assert(fanout->calls == 0 && !fanout->user, "calls %d, awaited %d", fanout->calls,
+              fanout->awaited);
     LIST_REMOVE(fanout, all);
-    fanout->queries->fanout_count--;
     loop_timer_cancel(fanout->queries->loop, &fanout->timer);
     free(fanout);
+}
+
+void fanout_place_take(struct queries *queries, struct user *user)
+{
+    user->fanouts++;
+    queries->fanout_count++;
+}
+
+void fanout_place_leave(struct queries *queries, struct user *user)
+{
+    hf_assert(user->fanouts > 0 && user->fanouts <= queries->fanout_count, "fan-outs %u of %u",
+              user->fanouts, queries->fanout_count);
+    user->fanouts--;
+    queries->fanout_count--;
+}
+
+/* It counts for its user no more. */
+static void fanout_pass(struct fanout *fanout)
+{
+    if (fanout->user)
+        fanout_place_leave(fanout->queries, fanout->user);
+    fanout->user = NULL;
 }
 
 static void fanout_tell(struct fanout *fanout)
@@ -80,15 +107,31 @@ static void fanout_hear(struct fanout *fanout, int node,
         tally_silent(&fanout->tally, node);
 }
 
+/* An answer, or the deadline before it. */
+static void fanout_count(struct fanout *fanout, int node, const struct link_reply *reply)
+{
+    unsigned *overdue = &fanout->queries->overdue[node];
+    bool was_overdue = fanout->node[node].overdue;
+
+    hf_assert(fanout->calls > 0 && (was_overdue ? *overdue > 0 : fanout->awaited > 0),
+              "node %d, calls %d, awaited %d, overdue %u", node, fanout->calls, fanout->awaited,
+              *overdue);
+    fanout->calls -= reply->final;
+    fanout->awaited -= !was_overdue;
+    fanout->node[node].overdue = !reply->final;
+    *overdue += (unsigned)!reply->final - was_overdue;
+    if (fanout->awaited == 0)
+        fanout_pass(fanout);
+}
+
 static void fanout_on_reply(struct link *link, const struct link_reply *reply, void *arg)
 {
     struct fanout *fanout = arg;
     int node = link_node(link);
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     nodes_on_reply(fanout->queries->nodes, node, reply);
-    hf_assert(fanout->calls > 0, "node %d", node);
-    fanout->calls -= reply->final;
+    fanout_count(fanout, node, reply);
     if (fanout->fn) {
         fanout_hear(fanout, node, reply);
         fanout_review(fanout);
@@ -97,52 +140,90 @@ static void fanout_on_reply(struct link *link, const struct link_reply *reply, v
     }
 }
 
-static bool fanout_ask(struct fanout *fanout, enum fanout_kind kind, int node, const void *key,
-                       size_t key_len, const struct link_force *force)
+/* False: it is away, or does not answer. */
+static bool fanout_reaches(const struct queries *queries, int node)
+{
+    const struct nodes *nodes = queries->nodes;
+
+    return nodes->node[node].up && !nodes->node[node].trust.refused &&
+           queries->overdue[node] < OVERDUE_MOST;
+}
+
+/* It answers, and has more to do than it may have from queries. */
+static bool fanout_would_delay(const struct queries *queries, int node)
+{
+    struct link *const *links = queries->nodes->links;
+
+    return link_in_flight(links[node]) >= IN_FLIGHT_MOST &&
+           !links_is_overdue(links, queries->n, queries->q, node, clock_now());
+}
+
+int fanout_judge(const struct queries *queries, const struct user *user, char *text, size_t size)
+{
+    for (int i = 0; i < queries->n; i++)
+        if (fanout_reaches(queries, i) && fanout_would_delay(queries, i)) {
+            snprintf(text, size, "node %s has %d commands under way; try again",
+                     queries->config->nodes[i].id, link_in_flight(queries->nodes->links[i]));
+            return HF_ELIMIT;
+        }
+    return user_judge_fanout(user, FANOUTS_MOST, queries->fanout_count, text, size);
+}
+
+static bool fanout_ask(struct fanout *fanout, const struct fanout_order *order, int node)
 {
     struct queries *queries = fanout->queries;
     struct link *link = queries->nodes->links[node];
     hf_time deadline = hf_time_add(clock_now(), queries->config->timing.attempt);
     int rc;
 
-    if (!queries->nodes->node[node].up || queries->nodes->node[node].trust.refused ||
-        link_in_flight(link) > IN_FLIGHT_MOST)
+    if (!fanout_reaches(queries, node) || link_in_flight(link) >= IN_FLIGHT_MOST)
         return false;
-    if (kind == FANOUT_TRACK)
+    if (order->kind == FANOUT_TRACK)
         link_track(link);
-    rc = kind == FANOUT_FORCE
-             ? link_force(link, force, deadline, fanout_on_reply, fanout)
-             : link_query(link, key, key_len, true, deadline, fanout_on_reply, fanout);
+    rc =
+        order->kind == FANOUT_FORCE
+            ? link_force(link, order->force, deadline, fanout_on_reply, fanout)
+            : link_query(link, order->key, order->key_len, true, deadline, fanout_on_reply, fanout);
     if (rc == HF_OK)
         link_flush(link);
     return rc == HF_OK;
 }
 
-int fanout_begin(struct queries *queries, enum fanout_kind kind, const void *key, size_t key_len,
-                 const struct link_force *force, hf_dur grace, fanout_fn *fn, void *arg,
-                 struct fanout **ret_fanout)
+static void fanout_ask_all(struct fanout *fanout, const struct fanout_order *order)
 {
-    struct fanout *fanout = calloc(1, sizeof(*fanout));
+    struct queries *queries = fanout->queries;
 
-    if (!fanout)
-        return HF_ENOMEM;
-    fanout->queries = queries;
-    fanout->grace = grace;
-    fanout->fn = fn;
-    fanout->arg = arg;
-    fanout->timer.fn = fanout_on_timer;
-    tally_init(&fanout->tally, queries->n, queries->q);
-    servers_twins(&queries->nodes->servers, NULL, queries->n, &fanout->tally.twins);
-    LIST_INSERT_HEAD(&queries->fanouts, fanout, all);
-    queries->fanout_count++;
     for (int i = 0; i < queries->n; i++) {
-        fanout->node[i].asked = fanout_ask(fanout, kind, i, key, key_len, force);
+        fanout->node[i].asked = fanout_ask(fanout, order, i);
         if (fanout->node[i].asked)
             fanout->calls++;
         else
             tally_silent(&fanout->tally, i);
     }
     hf_assert(fanout->calls <= queries->n, "calls %d, nodes %d", fanout->calls, queries->n);
+    fanout->awaited = fanout->calls;
+    if (fanout->awaited == 0)
+        return;
+    fanout->user = order->user;
+    fanout_place_take(queries, fanout->user);
+}
+
+int fanout_begin(struct queries *queries, const struct fanout_order *order, fanout_fn *fn,
+                 void *arg, struct fanout **ret_fanout)
+{
+    struct fanout *fanout = calloc(1, sizeof(*fanout));
+
+    if (!fanout)
+        return HF_ENOMEM;
+    fanout->queries = queries;
+    fanout->grace = order->grace;
+    fanout->fn = fn;
+    fanout->arg = arg;
+    fanout->timer.fn = fanout_on_timer;
+    tally_init(&fanout->tally, queries->n, queries->q);
+    servers_twins(&queries->nodes->servers, NULL, queries->n, &fanout->tally.twins);
+    LIST_INSERT_HEAD(&queries->fanouts, fanout, all);
+    fanout_ask_all(fanout, order);
     fanout_review(fanout);
     *ret_fanout = fanout;
     return HF_OK;

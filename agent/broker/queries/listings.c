@@ -3,8 +3,11 @@
  * them, so that nothing piles up here.
  *
  * (!) A page keeps its node busy for less than a millisecond (agent/scripts/listing.lua), and a node has
- * one at a time, whoever asks: acquires and renewals never wait for more than one. */
-#include "agent/broker/queries/listings.h"
+ * one at a time, whoever asks: acquires and renewals never wait for more than one.
+ *
+ * (!) The next page is of the user whose last one there is longest ago. In one queue a user's only listing would wait for all pages
+ * of a user with many. By agent/core/share.h it would get each third page, for it asks for the next one only after the last. */
+#include "agent/broker/queries/queries.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,18 +15,15 @@
 #include <string.h>
 
 #include "agent/base/clock.h"
-#include "agent/base/thread_role.h"
-#include "agent/broker/clients/rights.h"
+#include "agent/base/thread.h"
+#include "agent/broker/clients/clients.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
-#include "agent/broker/nodes/node_answers.h"
 #include "agent/broker/nodes/nodes.h"
-#include "agent/broker/queries/queries.h"
-#include "agent/broker/queries/query.h"
 #include "agent/config/config.h"
 #include "agent/redis/link.h"
 #include "shm/assert.h"
-#include "shm/hex.h"
+#include "shm/text.h"
 #include "shm/status.h"
 
 /* Unanswered pages of one session: one per node. */
@@ -125,7 +125,7 @@ static void listings_on_page(struct link *link, const struct link_reply *reply, 
     int node = link_node(link);
     char text[184];
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     nodes_on_reply(queries->nodes, node, reply);
     if (reply->outcome == LINK_ANSWERED) {
         listing_end(listing, listings_tell_items(listing, reply), reply->cursor, "");
@@ -169,14 +169,26 @@ static int listing_send(struct listing *listing)
     return rc;
 }
 
+/* A page of the user who has waited longest for one of that node. NULL: none is due. */
+static struct listing *listing_first(struct queries *queries, int node)
+{
+    struct listing *listing, *first = NULL;
+
+    TAILQ_FOREACH (listing, &queries->listings_due[node], due)
+        if (!first || listing->session->user->page[node] < first->session->user->page[node])
+            first = listing;
+    return first;
+}
+
 /* The page that is due next on that node. */
 static void listing_next(struct queries *queries, int node) IN_BROKER_THREAD
 {
     struct listing *listing;
     char text[184];
 
-    while (!queries->listing[node] && (listing = TAILQ_FIRST(&queries->listings_due[node]))) {
+    while (!queries->listing[node] && (listing = listing_first(queries, node))) {
         if (listing_send(listing) == HF_OK) {
+            listing->session->user->page[node] = ++queries->page_count;
             TAILQ_REMOVE(&queries->listings_due[node], listing, due);
             listing->sent = true;
             queries->listing[node] = listing;
@@ -194,7 +206,7 @@ static int listings_judge(struct queries *queries, struct session *s,
     int count = 0;
 
     if (queries->going)
-        return HF_EGOING;
+        return HF_ESHUTDOWN;
     if (q->slot >= (uint32_t)queries->n) {
         snprintf(text, size, "there is no node %" PRIu32, q->slot);
         return HF_EINVAL;

@@ -1,4 +1,4 @@
-#include "agent/broker/queries/onces.h"
+#include "agent/broker/queries/queries.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,14 +7,14 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/log.h"
-#include "agent/broker/clients/rights.h"
+#include "agent/broker/clients/clients.h"
 #include "agent/broker/locks/locks.h"
-#include "agent/broker/locks/resources.h"
-#include "agent/broker/nodes/node_answers.h"
+#include "agent/broker/locks/names.h"
 #include "agent/broker/nodes/nodes.h"
+#include "agent/broker/queries/fanout.h"
 #include "agent/core/fence.h"
 #include "agent/core/once.h"
-#include "agent/record/events.h"
+#include "agent/state/events.h"
 #include "agent/redis/link.h"
 #include "shm/assert.h"
 #include "shm/status.h"
@@ -23,9 +23,12 @@
 struct order {
     struct inquiry *inquiry;
     struct once once;
+    uint32_t only_tell; /* bit per node: it was asked for what it remembers, and has no vote */
 };
 
 #define TRIES_MOST 3 /* of a write that q nodes take in time */
+/* For a start that an earlier agent found, and overwrote: each node knows what it had. */
+#define AS_IT_WAS (-1)
 
 /* What a lease asked, and the run that it took, for as long as the lease lives. Few leases ask, so no lease has room for it. */
 struct once_take {
@@ -34,14 +37,15 @@ struct once_take {
     int64_t turn; /* given out last */
     bool took;    /* if not, the rest means nothing */
     int64_t asker;
-    int64_t before_us; /* the start that counts again when it is taken back; 0 none */
+    int64_t before_us; /* the start that counts again when it is taken back; 0 none, or AS_IT_WAS */
 };
 
 struct inquiry {
     LIST_ENTRY(inquiry) all;
     LIST_ENTRY(inquiry) of_session;
     struct queries *queries;
-    struct session *session; /* NULL: it was answered, or is gone */
+    struct session
+        *session; /* NULL: it was answered, or is gone. Until then its user has one fan-out more */
     uint64_t id;
     int64_t asker;
     hf_dur period;
@@ -74,12 +78,20 @@ static void onces_inquiry_free(struct inquiry *i)
     free(i);
 }
 
+static void onces_leave_session(struct inquiry *i)
+{
+    hf_assert(i->session, "step %d", (int)i->step);
+    fanout_place_leave(i->queries, i->session->user);
+    i->session = NULL;
+    LIST_REMOVE(i, of_session);
+}
+
 static void onces_answer(struct inquiry *i, int status, const char *text) IN_BROKER_THREAD
 {
     struct hf_completion_entry e = {.id = i->id,
                                     .op = HF_OP_ONCE,
                                     .status = status,
-                                    .fence = (uint64_t)i->before.at_us,
+                                    .fence = i->before.at_us > 0 ? (uint64_t)i->before.at_us : 0,
                                     .deadline_ns = i->until.ns,
                                     .holder = i->by,
                                     .once_end = (uint8_t)(i->before.ended & 0xff),
@@ -88,8 +100,7 @@ static void onces_answer(struct inquiry *i, int status, const char *text) IN_BRO
 
     if (!s)
         return;
-    i->session = NULL;
-    LIST_REMOVE(i, of_session);
+    onces_leave_session(i);
     snprintf(e.text, sizeof(e.text), "%s", text);
     session_answer(s, &e);
 }
@@ -113,7 +124,7 @@ static struct once_take *onces_take_find(struct queries *queries, uint32_t slot,
 
     for (take = LIST_FIRST(onces_takes_of(queries, slot)); take; take = next) {
         next = LIST_NEXT(take, of_bucket);
-        if (!resources_lease(queries->locks, take->slot, take->generation))
+        if (!names_lease(queries->locks, take->slot, take->generation))
             onces_take_free(take);
         else if (take->slot == slot && take->generation == generation)
             found = take;
@@ -163,6 +174,7 @@ static struct inquiry *onces_inquiry_new(struct queries *queries, struct session
     i->by.pttl_ms = -2;
     LIST_INSERT_HEAD(&queries->inquiries, i, all);
     LIST_INSERT_HEAD(&s->inquiries, i, of_session);
+    fanout_place_take(queries, s->user);
     return i;
 }
 
@@ -186,6 +198,17 @@ static struct inquiry *onces_inquiry_of_lease(struct queries *queries, struct se
     i->key_len = lease->key_len;
     memcpy(i->key, lease_key(lease), lease->key_len);
     return i;
+}
+
+/* (!) A server of our fleet that may not vote, be it refused or with another version of the fleet, remembers what it took: it may
+ * be the only one. */
+static bool onces_only_tells(const struct inquiry *i, int node) IN_BROKER_THREAD
+{
+    const struct nodes *nodes = i->queries->nodes;
+
+    return (i->step == ONCE_LOOK || i->step == ONCE_PEEK) &&
+           fleet_is_of_our_fleet(&nodes->fleet_view, node) &&
+           (nodes->node[node].trust.refused || !fleet_shows(&nodes->fleet_view, node));
 }
 
 static bool onces_send_to(struct inquiry *i, int node, struct order *order) IN_BROKER_THREAD
@@ -214,8 +237,14 @@ static bool onces_send_to(struct inquiry *i, int node, struct order *order) IN_B
     };
     hf_nodetime low, high;
 
-    if (!nodes->node[node].up || nodes->node[node].trust.refused)
+    if (!nodes->node[node].up)
         return false;
+    if (onces_only_tells(i, node)) {
+        sent.step = ONCE_PEEK;
+        order->only_tell |= UINT32_C(1) << node;
+    } else if (nodes->node[node].trust.refused) {
+        return false;
+    }
     if (trust_node_time(&nodes->node[node].trust, deadline, &low, &high))
         sent.deadline = low;
     return link_once(nodes->links[node], &sent, deadline, onces_on_reply, order) == HF_OK;
@@ -262,7 +291,7 @@ static void onces_too_few(struct inquiry *i) IN_BROKER_THREAD
 static void onces_done_already(struct inquiry *i, int64_t now) IN_BROKER_THREAD
 {
     struct locks *locks = i->queries->locks;
-    const struct lease *lease = resources_lease(locks, i->slot, i->generation);
+    const struct lease *lease = names_lease(locks, i->slot, i->generation);
     int64_t ago_ms = now > i->before.at_us ? (now - i->before.at_us) / 1000 : 0;
     char text[160];
 
@@ -279,7 +308,7 @@ static void onces_done_already(struct inquiry *i, int64_t now) IN_BROKER_THREAD
 static void onces_is_ours(struct inquiry *i) IN_BROKER_THREAD
 {
     const struct agent *agent = i->queries->agent;
-    const struct lease *lease = resources_lease(i->queries->locks, i->slot, i->generation);
+    const struct lease *lease = names_lease(i->queries->locks, i->slot, i->generation);
 
     i->by = (struct hf_wire_holder){.pttl_ms = -2};
     snprintf(i->by.host, sizeof(i->by.host), "%s", agent->host);
@@ -352,7 +381,7 @@ static void onces_looked(struct inquiry *i) IN_BROKER_THREAD
         i->until = hf_time_add(instant, i->allowance);
         onces_is_ours(i);
         if (ours)
-            i->before.at_us = 0;
+            i->before.at_us = AS_IT_WAS;
         onces_take_note(i);
     }
     onces_send_all(i, ONCE_WRITE);
@@ -363,7 +392,7 @@ static void onces_begin(struct inquiry *i, enum once_step step) IN_BROKER_THREAD
 /* (!) Not in the same inquiry: a late answer to its first write is none to the second. */
 static int onces_ask_again(struct inquiry *i, hf_dur took) IN_BROKER_THREAD
 {
-    const struct lease *lease = resources_lease(i->queries->locks, i->slot, i->generation);
+    const struct lease *lease = names_lease(i->queries->locks, i->slot, i->generation);
     struct session *s = i->session;
     struct inquiry *again;
 
@@ -372,8 +401,7 @@ static int onces_ask_again(struct inquiry *i, hf_dur took) IN_BROKER_THREAD
     again = onces_inquiry_of_lease(i->queries, s, i->id, lease, i->period);
     if (!again)
         return HF_ENOMEM;
-    i->session = NULL;
-    LIST_REMOVE(i, of_session);
+    onces_leave_session(i);
     again->asker = i->asker;
     again->allowance = once_allowance(i->period, took);
     again->tries = i->tries;
@@ -483,12 +511,14 @@ static void onces_on_reply(struct link *link, const struct link_reply *reply, vo
     bool answered = reply->outcome == LINK_ANSWERED;
     int node = link_node(link);
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     nodes_on_reply(nodes, node, reply);
     if (answered && reply->verdict == VERDICT_OK && !reply->late) {
         i->said_by[node] = reply->holder;
         /* (!) A node that may have forgotten has no vote: that it knows of no run proves nothing. */
-        once_said(&order->once, node, nodes_may_vote(nodes, node, clock_now()), &reply->once);
+        once_said(&order->once, node,
+                  nodes_may_vote(nodes, node, clock_now()) && !(order->only_tell >> node & 1),
+                  &reply->once);
     } else if (answered && reply->verdict == VERDICT_LOW) {
         once_refused(&order->once, node, reply->fence);
     } else {
@@ -565,12 +595,17 @@ static enum once_step onces_step_of(struct inquiry *i, const struct hf_request_e
 void onces_ask(struct queries *queries, struct session *s, const struct hf_request_entry *q)
 {
     struct locks *locks = queries->locks;
-    const struct lease *lease = resources_lease(locks, q->slot, q->generation);
+    const struct lease *lease = names_lease(locks, q->slot, q->generation);
     const struct once_take *take;
     struct inquiry *i;
+    char text[184];
 
     if (queries->going) {
-        onces_refuse(s, q, HF_EGOING, "");
+        onces_refuse(s, q, HF_ESHUTDOWN, "");
+        return;
+    }
+    if (fanout_judge(queries, s->user, text, sizeof(text)) < 0) {
+        onces_refuse(s, q, HF_ELIMIT, text);
         return;
     }
     if (q->name_len) {
@@ -604,10 +639,8 @@ void onces_drop_session(struct session *s)
 {
     struct inquiry *i;
 
-    while ((i = LIST_FIRST(&s->inquiries))) {
-        i->session = NULL;
-        LIST_REMOVE(i, of_session);
-    }
+    while ((i = LIST_FIRST(&s->inquiries)))
+        onces_leave_session(i);
 }
 
 void onces_go_away(struct queries *queries)
@@ -615,7 +648,7 @@ void onces_go_away(struct queries *queries)
     struct inquiry *i;
 
     LIST_FOREACH (i, &queries->inquiries, all)
-        onces_answer(i, HF_EGOING, "");
+        onces_answer(i, HF_ESHUTDOWN, "");
 }
 
 void onces_destroy(struct queries *queries)

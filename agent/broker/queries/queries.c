@@ -2,14 +2,11 @@
 
 #include <stdlib.h>
 
-#include "agent/base/thread_role.h"
+#include "agent/base/thread.h"
 #include "agent/broker/locks/locks.h"
 #include "agent/broker/nodes/nodes.h"
 #include "agent/broker/queries/fanout.h"
-#include "agent/broker/queries/listings.h"
-#include "agent/broker/queries/onces.h"
-#include "agent/broker/queries/query.h"
-#include "agent/config/config_allow.h"
+#include "agent/config/config.h"
 #include "shm/status.h"
 
 int queries_create(struct agent *agent, struct loop *loop, struct nodes *nodes,
@@ -63,7 +60,7 @@ void queries_go_away(struct queries *queries)
     queries->going = true;
     LIST_FOREACH (s, &queries->clients->sessions, all)
         while (!LIST_EMPTY(&s->queries))
-            query_end(LIST_FIRST(&s->queries), HF_EGOING, "");
+            query_end(LIST_FIRST(&s->queries), HF_ESHUTDOWN, "");
     onces_go_away(queries);
 }
 

@@ -10,28 +10,28 @@
 #include <string.h>
 
 #include "agent/base/clock.h"
-#include "agent/base/random.h"
-#include "agent/base/thread_role.h"
-#include "agent/broker/clients/rights.h"
+#include "agent/base/token.h"
+#include "agent/base/thread.h"
+#include "agent/broker/clients/clients.h"
 #include "agent/broker/clients/sessions.h"
 #include "agent/broker/clients/users.h"
-#include "agent/broker/locks/resources.h"
+#include "agent/broker/locks/names.h"
 #include "agent/broker/locks/waiters.h"
 #include "agent/broker/queries/fanout.h"
 #include "agent/broker/queries/queries.h"
-#include "agent/broker/queries/query.h"
 #include "agent/core/backoff.h"
 #include "agent/core/fence.h"
 #include "agent/core/wakeup.h"
 #include "shm/assert.h"
-#include "shm/hex.h"
+#include "shm/text.h"
 #include "shm/index.h"
 #include "shm/status.h"
+#include "agent/base/log.h"
+#include "agent/broker/locks/locks_internal.h"
+#include "agent/state/events.h"
 
 /* Unanswered queries of one session. */
 #define QUERIES_MOST 64
-/* Fan-outs of the whole agent that are under way. */
-#define FANOUTS_MOST 2048
 /* How long the slower nodes have to answer, for people who read the result. */
 #define GRACE hf_ms(20)
 /* A lease of this host tells its end; this poll is only a safety net. */
@@ -94,18 +94,20 @@ static enum hf_query_outcome query_outcome_of(enum tally_outcome outcome)
     return HF_QUERY_UNKNOWN;
 }
 
-struct resource *query_held_here(const struct query *query)
+/* The lease of this host that has the name, in force or being released; NULL: none. */
+static struct name *query_held_here(const struct query *query) IN_BROKER_THREAD
 {
-    struct resource *r = resource_find(query->queries->locks, query->name, query->name_len);
+    struct name *name = name_find(query->queries->locks, query->name, query->name_len);
 
-    return r && resource_lease(r) ? r : NULL;
+    return name && name_lease(name) ? name : NULL;
 }
 
-void query_fill(struct query *query, const struct fanout *fanout)
+/* Puts what the nodes say into the answer. */
+static void query_fill(struct query *query, const struct fanout *fanout) IN_BROKER_THREAD
 {
     const struct tally *t = &fanout->tally;
     struct hf_completion_entry *e = &query->answer;
-    struct resource *r = query_held_here(query);
+    struct name *name = query_held_here(query);
     int leader = tally_leader(t);
 
     memset(&e->holder, 0, sizeof(e->holder));
@@ -125,10 +127,10 @@ void query_fill(struct query *query, const struct fanout *fanout)
     if (!fanout_holder(fanout, &e->holder))
         return;
     /* The lease may have been handed over, of which the nodes do not know. */
-    if (r && fence_node_part(resource_lease(r)->fence) == fence_node_part(e->holder.fence)) {
+    if (name && fence_node_part(name_lease(name)->fence) == fence_node_part(e->holder.fence)) {
         int64_t pttl_ms = e->holder.pttl_ms;
 
-        waiter_describe_local(r, &e->holder);
+        waiter_describe_local(name, &e->holder);
         e->holder.pttl_ms = pttl_ms;
     }
 }
@@ -195,7 +197,7 @@ static void query_on_found(const struct fanout *fanout, void *arg)
     struct query *query = arg;
     char text[184] = "";
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     query->fanout = NULL;
     query_fill(query, fanout);
     if (!query->waits) {
@@ -216,13 +218,18 @@ static void query_on_found(const struct fanout *fanout, void *arg)
 static void query_ask_again(struct query *query) IN_BROKER_THREAD
 {
     struct queries *queries = query->queries;
-    struct resource *r = query->waits ? query_held_here(query) : NULL;
+    struct name *name = query->waits ? query_held_here(query) : NULL;
+    struct fanout_order order = {.kind = query->waits ? FANOUT_TRACK : FANOUT_QUERY,
+                                 .user = query->session->user,
+                                 .key = query->key,
+                                 .key_len = query->key_len,
+                                 .grace = query->waits ? hf_ms(0) : GRACE};
 
     loop_timer_cancel(queries->loop, &query->next);
     if (query->fanout)
         return;
-    if (r) {
-        waiter_describe_local(r, &query->answer.holder);
+    if (name) {
+        waiter_describe_local(name, &query->answer.holder);
         query->answer.query_outcome = HF_QUERY_HELD;
         query_tell_progress(query, &query->answer.holder);
         loop_timer_set(queries->loop, &query->next, hf_time_add(clock_now(), LOCAL_SWEEP));
@@ -230,16 +237,14 @@ static void query_ask_again(struct query *query) IN_BROKER_THREAD
     }
     query->noticed = false;
     query->asked_at = clock_now();
-    if ((query->waits && queries->fanout_count >= FANOUTS_MOST) ||
-        fanout_begin(queries, query->waits ? FANOUT_TRACK : FANOUT_QUERY, query->key,
-                     query->key_len, NULL, query->waits ? hf_ms(0) : GRACE, query_on_found, query,
-                     &query->fanout) < 0)
+    if ((query->waits && fanout_judge(queries, order.user, NULL, 0) < 0) ||
+        fanout_begin(queries, &order, query_on_found, query, &query->fanout) < 0)
         query_sleep_on_it(query, false);
 }
 
 static void query_on_next(struct loop_timer *timer, hf_time now)
 {
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     (void)now;
     query_ask_again(HF_CONTAINER(timer, struct query, next));
 }
@@ -249,7 +254,7 @@ static void query_on_deadline(struct loop_timer *timer, hf_time now)
     struct query *query = HF_CONTAINER(timer, struct query, deadline);
     char text[184] = "";
 
-    is_broker_thread();
+    ASSERT_BROKER_THREAD();
     if (query->answer.holder.pttl_ms >= 0) {
         int64_t passed_ms = hf_dur_ms(hf_time_since(now, query->asked_at));
         int64_t left_ms = query->answer.holder.pttl_ms - passed_ms;
@@ -308,7 +313,7 @@ static int query_judge(struct queries *queries, struct session *s, const struct 
     int count = 0;
 
     if (queries->going)
-        return HF_EGOING;
+        return HF_ESHUTDOWN;
     if (q->name_len == 0) {
         snprintf(text, size, "the name is empty; 1 to %d bytes are allowed", HF_NAME_MAX);
         return HF_ENAME;
@@ -328,12 +333,7 @@ static int query_judge(struct queries *queries, struct session *s, const struct 
                  s->uid, most);
         return HF_ELIMIT;
     }
-    if (queries->fanout_count >= FANOUTS_MOST) {
-        snprintf(text, size, "try again: the agent has %d queries under way, the limit",
-                 FANOUTS_MOST);
-        return HF_ELIMIT;
-    }
-    return HF_OK;
+    return fanout_judge(queries, s->user, text, size);
 }
 
 void query_refuse(struct queries *queries, struct session *s, const struct hf_request_entry *q,
@@ -346,8 +346,9 @@ void query_refuse(struct queries *queries, struct session *s, const struct hf_re
     session_answer(s, &answer);
 }
 
-struct query *query_new(struct queries *queries, struct session *s,
-                        const struct hf_request_entry *q)
+/* NULL: refused, and answered. */
+static struct query *query_new(struct queries *queries, struct session *s,
+                               const struct hf_request_entry *q) IN_BROKER_THREAD
 {
     uint8_t key[CONFIG_KEY_MAX];
     char text[184] = "";
@@ -436,4 +437,140 @@ void query_drop_session(struct session *s)
 {
     while (!LIST_EMPTY(&s->queries))
         query_free(LIST_FIRST(&s->queries));
+}
+
+/* --- forces: ending a hold -------------------------------------------------------------------- */
+
+/* How long a mark stays in the place of a value that has not the form of an agent's token. */
+#define FOREIGN_MS 1000
+
+static void forces_force(struct query *query);
+
+/* On how many servers the hold that is meant is forced out; its id. */
+static int forces_forced_on(const struct fanout *fanout, char ret_id[LINK_ID_LEN + 1])
+{
+    const struct tally *t = &fanout->tally;
+    uint32_t forced = 0;
+
+    ret_id[0] = '\0';
+    for (int i = 0; i < t->n; i++) {
+        if (!fanout->node[i].forced || t->node[i].word != TALLY_A_KEY)
+            continue;
+        if (!*ret_id)
+            snprintf(ret_id, LINK_ID_LEN + 1, "%s", t->node[i].id);
+        if (strcmp(ret_id, t->node[i].id) == 0)
+            forced |= UINT32_C(1) << i;
+    }
+    return twins_count(&t->twins, forced);
+}
+
+/* Whether a node still has the very token in question: an attempt of another agent wrote over its
+ * record, so that the fence did not match there. */
+static bool forces_was_missed(const struct fanout *fanout, const char *id)
+{
+    const struct tally *t = &fanout->tally;
+
+    for (int i = 0; i < t->n; i++)
+        if (t->node[i].word == TALLY_A_KEY && !fanout->node[i].forced && !strcmp(t->node[i].id, id))
+            return true;
+    return false;
+}
+
+static void forces_on_forced(const struct fanout *fanout, void *arg)
+{
+    struct query *query = arg;
+    struct queries *queries = query->queries;
+    char id[LINK_ID_LEN + 1], name[HF_NAME_MAX + 1], text[184] = "";
+    int count = forces_forced_on(fanout, id), status = HF_OK;
+
+    ASSERT_BROKER_THREAD();
+    query->fanout = NULL;
+    query_fill(query, fanout);
+    if (*id && !*query->wanted && forces_was_missed(fanout, id)) {
+        query->fence = 0;
+        memcpy(query->wanted, id, sizeof(query->wanted));
+        forces_force(query);
+        return;
+    }
+    query->answer.query_forced = (uint8_t)count;
+    /* Nodes send no notice of our own writes, and no longer track the key. */
+    for (int i = 0; count > 0 && i < queries->n; i++)
+        if (fanout->node[i].forced) {
+            wakeups_noticed(queries->locks, i, query->key, query->key_len);
+            query_hear_noticed(queries, query->key, query->key_len);
+        }
+    if (count > 0) {
+        log_warn("user %" PRIu32 " forced out the hold of %s (fence %" PRIu64 ") on %d of %d nodes",
+                 query->session->uid, log_name(query->name, query->name_len, name, sizeof(name)),
+                 query->answer.holder.fence, count, queries->n);
+        event_forced(queries->agent, query->name, query->name_len, query->answer.holder.fence,
+                     query->session->client->pid, query->session->uid, count);
+    }
+    if (count >= queries->q) {
+        /* done */
+    } else if (query->answer.query_outcome == HF_QUERY_FREE) {
+        status = HF_ENOTHELD;
+    } else if (count == 0 && query->answer.query_outcome == HF_QUERY_HELD) {
+        status = HF_EBUSY;
+        snprintf(text, sizeof(text), "another hold than the one that is meant has it by now");
+    } else {
+        status = HF_ENOQUORUM;
+        snprintf(text, sizeof(text),
+                 "forced out on %d of %d nodes, %d are needed; its holder keeps what it has on the "
+                 "others",
+                 count, queries->n, queries->q);
+    }
+    query_end(query, status, text);
+}
+
+static void forces_force(struct query *query)
+{
+    struct queries *queries = query->queries;
+    struct link_force order = {.key = query->key,
+                               .key_len = query->key_len,
+                               .fence = fence_node_part(query->fence),
+                               .id = query->wanted,
+                               .foreign_ms = FOREIGN_MS,
+                               .ttl_max_ms = queries->config->ttl_max_ms};
+
+    struct fanout_order all = {.kind = FANOUT_FORCE,
+                               .user = query->session->user,
+                               .force = &order,
+                               .grace = queries->config->timing.attempt};
+
+    ASSERT_BROKER_THREAD();
+    if (fanout_begin(queries, &all, forces_on_forced, query, &query->fanout) < 0)
+        query_end(query, HF_ENOMEM, "");
+}
+
+/* (!) Nodes do not know of a hand-off within this host. */
+static bool forces_was_handed_on(const struct query *query) IN_BROKER_THREAD
+{
+    const struct name *name = query_held_here(query);
+    const struct lease *lease = name ? name_lease(name) : NULL;
+
+    return lease && query->fence && lease->fence != query->fence &&
+           fence_node_part(lease->fence) == fence_node_part(query->fence);
+}
+
+void forces_ask(struct queries *queries, struct session *s, const struct hf_request_entry *q)
+{
+    struct query *query;
+    char text[184];
+
+    if (q->name_len && !rights_allow(s, RIGHT_FORCE, q->name, q->name_len, text, sizeof(text))) {
+        query_refuse(queries, s, q, HF_EPERM, text);
+        return;
+    }
+    query = query_new(queries, s, q);
+    if (!query)
+        return;
+    query->fence = q->target;
+    hf_key_id_text(q->key_id, query->wanted);
+    if (!query->fence && !*query->wanted)
+        query_end(query, HF_EINVAL, "say which hold is meant: by its fence or its id");
+    else if (forces_was_handed_on(query))
+        query_end(query, HF_EBUSY, "another hold than the one that is meant has it by now");
+    else
+        forces_force(query);
 }

@@ -13,7 +13,7 @@ from ._version import VERSION as __version__
 from .aio import AsyncClient, AsyncExclusiveLock, AsyncLock, AsyncLockSet, AsyncSharedLock, AsyncSlots
 from .client import Client, default_client
 from .errors import (
-    AgentGoing,
+    AgentShutdown,
     AlreadyHeld,
     BadName,
     BadTable,
@@ -46,7 +46,7 @@ from .lock import ExclusiveLock, Lock, LockSet, SharedLock, Slots, all_of, synch
 from .types import AgentInfo, Holder, Progress, State
 
 __all__ = [
-    "AgentGoing",
+    "AgentShutdown",
     "AgentInfo",
     "AlreadyHeld",
     "AsyncClient",

@@ -19,7 +19,7 @@ SONAME = "libholdfast.so.1"
 OK = 0
 EINVAL, ENAME, ETTL, EPERM = -101, -102, -103, -104
 EBUSY, ETIMEDOUT, ECANCELED, EPENDING, EINTR, EDONE, EDEADLK = -201, -202, -203, -204, -205, -206, -207
-ENOAGENT, EGOING, ENOQUORUM, EFLEET, EFULL, ELIMIT = -301, -302, -303, -304, -305, -306
+ENOAGENT, ESHUTDOWN, ENOQUORUM, EFLEET, EFULL, ELIMIT = -301, -302, -303, -304, -305, -306
 EVERSION, ETIMENS, EPROTO, ETABLE, EDRAINED = -307, -308, -309, -310, -311
 ELOST, ENOTHELD, EFORKED = -401, -402, -403
 ENOMEM, ESYS = -501, -502
@@ -98,6 +98,7 @@ class AgentInfo(ctypes.Structure):
         ("agent_name", c_char * 64),
         ("version", c_char * 16),
         ("shadowed", c_char * 128),
+        ("agent_pidns", c_uint64),
         ("later", c_uint8 * LATER),
     ]
 

@@ -101,8 +101,8 @@ class NoAgent(Unavailable):
     code = _abi.ENOAGENT
 
 
-class AgentGoing(Unavailable):
-    code = _abi.EGOING
+class AgentShutdown(Unavailable):
+    code = _abi.ESHUTDOWN
 
 
 class NoQuorum(Unavailable):
