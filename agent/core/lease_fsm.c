@@ -472,6 +472,9 @@ unsigned lease_fsm_lose(struct lease_fsm *l, enum hf_loss_reason reason, hf_time
     struct before before = fsm_look(l);
 
     hf_assert(reason != HF_LOSS_NONE, "state %d", (int)l->state);
+    /* A guardian goes by the V that is shown: where that is losing the job was stopped for want of time. */
+    if (reason == HF_LOSS_GUARDIAN && hf_time_reached(now, fsm_losing_at(l, fsm_shown(l->valid))))
+        now = hf_time_max(now, fsm_losing_at(l, l->valid));
     fsm_advance(l, fsm_by_time(l), now);
     if (!fsm_is_over(l) && l->state != HF_SLOT_LOSING)
         fsm_stop(l, HF_SLOT_LOSING, reason);

@@ -597,10 +597,10 @@ void renewal_lose(struct renewal *r, struct lease *lease, enum hf_loss_reason re
 
     lease_check(r, lease);
     before.by = by;
-    if (reason == HF_LOSS_GUARDIAN)
-        event_job(r->agent, lease, killing ? HF_EVENT_JOB_KILLED : HF_EVENT_JOB_STOPPED);
     if (!lease_is_over(lease))
         renewal_act(r, lease, lease_fsm_lose(&lease->fsm, reason, clock_now()), &before);
+    if (reason == HF_LOSS_GUARDIAN)
+        event_job(r->agent, lease, killing ? HF_EVENT_JOB_KILLED : HF_EVENT_JOB_STOPPED);
 }
 
 void renewal_abandon(struct renewal *r, struct lease *lease)

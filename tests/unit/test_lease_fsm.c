@@ -364,6 +364,24 @@ TEST(losing_by_request_keeps_its_reason_to_the_end)
     assert_state(&l, HF_SLOT_LOST, HF_LOSS_ASKED);
 }
 
+/* The check word rounds V down to 2^20 ns. */
+TEST(a_guardian_that_goes_by_the_shown_v_is_no_reason)
+{
+    const int64_t early = at(SPAN).ns % (INT64_C(1) << 20);
+    struct lease_fsm l = held(RUN);
+
+    assert_true(early > 0);
+    lease_fsm_lose(&l, HF_LOSS_GUARDIAN, at(LOSING - early - 1));
+    assert_state(&l, HF_SLOT_LOSING, HF_LOSS_GUARDIAN);
+    l = held(RUN);
+    lease_fsm_lose(&l, HF_LOSS_GUARDIAN, at(LOSING - early));
+    assert_state(&l, HF_SLOT_LOSING, HF_LOSS_QUORUM);
+    assert_time(l.valid, at(SPAN));
+    l = held(RUN);
+    lease_fsm_lose(&l, HF_LOSS_ASKED, at(LOSING - early));
+    assert_state(&l, HF_SLOT_LOSING, HF_LOSS_ASKED);
+}
+
 TEST(a_request_at_v_finds_it_lost)
 {
     struct lease_fsm l = held(LIBRARY);
@@ -791,6 +809,7 @@ int main(void)
         cmocka_unit_test(losing_freezes_v_against_hits),
         cmocka_unit_test(void_votes_lower_a_frozen_v),
         cmocka_unit_test(losing_by_request_keeps_its_reason_to_the_end),
+        cmocka_unit_test(a_guardian_that_goes_by_the_shown_v_is_no_reason),
         cmocka_unit_test(a_request_at_v_finds_it_lost),
         cmocka_unit_test(nothing_is_healed_from_losing_on),
         cmocka_unit_test(a_foreign_key_voids_its_vote_at_once),
