@@ -647,14 +647,14 @@ def on_purpose(run):
     assert job.wait() == 124, job.err
     flood = run.holder(agent, "flood", uid=OTHER_UID)
     flood.send("cycle", "3000", "flood", "1000", "3000", "0", "losing")
-    wait_until(lambda: len(those(history(run), "losing", name="flood")) >= 100, what="it loses many")
+    wait_until(lambda: len(those(history(run), "losing", "job_stopped", name="flood")) >= 100, what="it loses many")
     job = run.start_holdfast("run", "--max-hold", "1s", "during", "sleep", "60")
     assert job.wait() == 124, job.err
     assert flood.answer()["done"] == 3000
     for name in ("before", "during"):
         assert those(history(run), "losing", name=name), f"its loss is not in the history: {name}"
         assert f"losing: {name}: " in agent.err, agent.err
-    assert len(those(history(run), "losing", name="flood")) < 300
+    assert len(those(history(run), "losing", "job_stopped", name="flood")) < 300
 
 
 def instant(text):
