@@ -198,6 +198,8 @@ def long_wait(run):
         assert lines[-1] == "\x1b[Kran" or lines[-2:] == ["\x1b[K", "ran"] and not last, lines
     assert max(len(part) for part in narrow.data.decode().split("\r\x1b[K")[1:-1]) < 40, narrow.data
     assert "waiting for" not in dumb.read(rb"ran\n").decode() and b"\x1b" not in dumb.data, dumb.data
+    for terminal in (typed, narrow, dumb):  # each has still to give up its lock
+        assert terminal.process.wait() == 0, terminal.data
     assert piped.wait() == 0 and piped.err.count("\n") == 1 and "\x1b" not in piped.err, piped.err
 
 
