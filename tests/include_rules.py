@@ -20,7 +20,6 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 # Headers of other projects, and the only files that see them.
 LIBRARIES = {
     "hiredis": r"agent/redis/|tools/bench/|tests/",
-    "ev.h": r"agent/(?!core/)|tests/",
     "urcu": r"agent/(?!core/)|tools/bench/|tests/",
     "openssl": r"agent/base/tls_keys\.c|agent/redis/tls\.c|tests/",
     "ini.h": r"agent/config/|tests/",

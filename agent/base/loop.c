@@ -1,41 +1,33 @@
 #include "agent/base/loop.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
-
-#include <ev.h>
 
 #include "agent/base/clock.h"
 #include "shm/assert.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
 
-struct watch {
-    ev_io io;
-    struct ev_loop *ev; /* which watches it */
-    struct loop_fd *owner;
-};
+/* Of one turn. What is ready beyond them comes first in the next one. */
+#define EVENTS_MOST 64
 
-/* Sleeps by poll(2) on the few descriptors that are sets of others: what libev has most in, an epoll set, is embedded in it.
- * (!) No epoll set is in another one: to each change of an inner one the kernel takes a lock that is the whole host's, and that any
- * user can hold for 0.2 s at a time. */
 struct loop {
-    struct ev_loop *ev;
-    struct ev_loop *epoll; /* of descriptors */
-    ev_embed embed;        /* `epoll`, in `ev` */
-    ev_check check;        /* runs before every other watcher of a turn, */
-    ev_check
-        epoll_check;    /* also of a turn of `epoll`: libev may give that several in one of `ev` */
-    ev_prepare prepare; /* runs last before sleeping */
-    ev_idle idle;       /* active only to keep the loop from sleeping */
-    ev_async wake;
-    ev_io timer_io;
-    int timer_fd;
+    int epoll;
+    struct epoll_event events[EVENTS_MOST];
+    int event_count, event_next; /* of this turn; the next to be told */
+    TAILQ_HEAD(, loop_fd) changed;
+    struct loop_fd timer_fd, wake_fd;
     hf_time timer_at; /* what timer_fd is armed for */
     hf_time now;
     struct heap timers;
+    bool stopped;
+    _Atomic bool sleeping; /* whoever wakes it writes to wake_fd, too */
+    _Atomic bool woken;
     void (*turn_fn)(void *, hf_time);
     void *turn_arg;
     bool (*idle_fn)(void *);
@@ -43,6 +35,133 @@ struct loop {
     void (*wake_fn)(void *);
     void *wake_arg;
 };
+
+/* --- descriptors ------------------------------------------------------------------------------ */
+
+static uint32_t loop_epoll_events(unsigned wanted)
+{
+    uint32_t events = 0;
+
+    if (wanted & LOOP_READ)
+        events |= EPOLLIN;
+    if (wanted & LOOP_WRITE)
+        events |= EPOLLOUT;
+    if (wanted & LOOP_PRIORITY)
+        events |= EPOLLPRI;
+    if (wanted & LOOP_RING)
+        events |= EPOLLIN | EPOLLET;
+    return events;
+}
+
+/* An end or an error shows when it is read or written. */
+static unsigned loop_happened(uint32_t events, unsigned wanted)
+{
+    unsigned happened = 0;
+
+    if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+        happened |= wanted & (LOOP_READ | LOOP_RING);
+    if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR))
+        happened |= wanted & LOOP_WRITE;
+    if (events & (EPOLLPRI | EPOLLERR))
+        happened |= wanted & LOOP_PRIORITY;
+    return happened;
+}
+
+/* (!) A descriptor without a wish is taken out: its end would be told for ever. */
+static int loop_tell_kernel(struct loop *loop, struct loop_fd *watch)
+{
+    struct epoll_event event = {.events = loop_epoll_events(watch->wanted), .data.ptr = watch};
+    int op = EPOLL_CTL_MOD;
+
+    if (watch->wanted == watch->watched)
+        return HF_OK;
+    if (!watch->watched)
+        op = EPOLL_CTL_ADD;
+    else if (!watch->wanted)
+        op = EPOLL_CTL_DEL;
+    if (epoll_ctl(loop->epoll, op, watch->fd, &event) < 0)
+        return HF_ESYS;
+    watch->watched = watch->wanted;
+    return HF_OK;
+}
+
+/* Where the kernel refuses one its owner hears nothing, and ends by its own deadline. */
+static void loop_tell_changes(struct loop *loop)
+{
+    struct loop_fd *watch;
+
+    while ((watch = TAILQ_FIRST(&loop->changed))) {
+        TAILQ_REMOVE(&loop->changed, watch, changed);
+        watch->is_changed = false;
+        (void)loop_tell_kernel(loop, watch);
+    }
+}
+
+static void loop_tell_owners(struct loop *loop)
+{
+    while (loop->event_next < loop->event_count) {
+        const struct epoll_event *event = &loop->events[loop->event_next++];
+        struct loop_fd *watch = event->data.ptr;
+
+        if (!watch)
+            continue;
+        watch->happened = loop_happened(event->events, watch->wanted);
+        if (watch->happened)
+            watch->fn(watch);
+    }
+}
+
+int loop_fd_watch(struct loop *loop, struct loop_fd *watch, int fd, unsigned events,
+                  void (*fn)(struct loop_fd *))
+{
+    hf_assert(fd >= 0 && events, "fd %d, events %u", fd, events);
+    hf_assert(!watch->priv, "fd %d is watched, and %d is to be", watch->fd, fd);
+    watch->fd = fd;
+    watch->fn = fn;
+    watch->wanted = events;
+    watch->watched = 0;
+    if (loop_tell_kernel(loop, watch) < 0) {
+        watch->wanted = 0;
+        return HF_ESYS;
+    }
+    watch->priv = loop;
+    return HF_OK;
+}
+
+int loop_fd_add(struct loop *loop, struct loop_fd *watch, int fd, void (*fn)(struct loop_fd *))
+{
+    return loop_fd_watch(loop, watch, fd, LOOP_READ, fn);
+}
+
+void loop_fd_want(struct loop *loop, struct loop_fd *watch, unsigned events)
+{
+    hf_assert(watch->fn && watch->fd >= 0, "fd %d, events %u", watch->fd, events);
+    watch->wanted = events;
+    watch->priv = loop;
+    if (watch->is_changed || watch->wanted == watch->watched)
+        return;
+    watch->is_changed = true;
+    TAILQ_INSERT_TAIL(&loop->changed, watch, changed);
+}
+
+void loop_fd_remove(struct loop *loop, struct loop_fd *watch)
+{
+    if (!watch->priv)
+        return;
+    hf_assert(watch->priv == loop, "fd %d is another loop's", watch->fd);
+    if (watch->is_changed)
+        TAILQ_REMOVE(&loop->changed, watch, changed);
+    watch->is_changed = false;
+    watch->wanted = 0;
+    (void)loop_tell_kernel(loop, watch);
+    watch->watched = 0;
+    watch->priv = NULL;
+    for (int i = loop->event_next; i < loop->event_count; i++)
+        if (loop->events[i].data.ptr == watch)
+            loop->events[i].data.ptr = NULL;
+}
+
+/* --- timers ----------------------------------------------------------------------------------- */
 
 static void loop_run_due(struct loop *loop)
 {
@@ -57,155 +176,25 @@ static void loop_run_due(struct loop *loop)
     }
 }
 
-static void loop_on_check(struct ev_loop *ev, ev_check *w, int revents)
+/* A timer that is armed too early is harmless, and cheaper than arming it anew every turn. */
+static void loop_arm(struct loop *loop)
 {
-    struct loop *loop = w->data;
+    struct heap_item *first = heap_first(&loop->timers);
 
-    (void)ev;
-    (void)revents;
-    loop->now = clock_now();
-    if (loop->turn_fn)
-        loop->turn_fn(loop->turn_arg, loop->now);
-    loop_run_due(loop);
-}
-
-static void loop_on_prepare(struct ev_loop *ev, ev_prepare *w, int revents)
-{
-    struct loop *loop = w->data;
-    struct heap_item *first;
-    bool awake;
-
-    (void)revents;
-    awake = loop->idle_fn && loop->idle_fn(loop->idle_arg);
-    first = heap_first(&loop->timers);
-    /* The first timer is due already: the next turn runs it, and no system call is needed to get
-     * there. */
-    if (first && hf_time_reached(loop->now, first->at))
-        awake = true;
-    if (awake)
-        ev_idle_start(ev, &loop->idle);
-    else
-        ev_idle_stop(ev, &loop->idle);
-    /* A timer that is armed too early is harmless, and cheaper than arming it anew every turn. */
-    if (!awake && first && hf_time_before(first->at, loop->timer_at)) {
-        clock_timerfd_set(loop->timer_fd, first->at);
+    if (first && hf_time_before(first->at, loop->timer_at)) {
+        clock_timerfd_set(loop->timer_fd.fd, first->at);
         loop->timer_at = first->at;
     }
 }
 
-static void loop_idle(struct ev_loop *ev, ev_idle *w, int revents)
+static void loop_on_timer_fd(struct loop_fd *watch)
 {
-    (void)ev;
-    (void)w;
-    (void)revents;
-}
-
-static void loop_on_timer_fd(struct ev_loop *ev, ev_io *w, int revents)
-{
-    struct loop *loop = w->data;
+    struct loop *loop = HF_CONTAINER(watch, struct loop, timer_fd);
     uint64_t ticks;
 
-    (void)ev;
-    (void)revents;
-    /* The timers themselves ran in on_check; this only makes the descriptor quiet again. */
-    if (read(loop->timer_fd, &ticks, sizeof(ticks)) == sizeof(ticks))
+    /* The timers themselves have run; this only makes the descriptor quiet again. */
+    if (read(watch->fd, &ticks, sizeof(ticks)) == sizeof(ticks))
         loop->timer_at = HF_TIME_NEVER;
-}
-
-static void loop_woken(struct ev_loop *ev, ev_async *w, int revents)
-{
-    struct loop *loop = w->data;
-
-    (void)ev;
-    (void)revents;
-    if (loop->wake_fn)
-        loop->wake_fn(loop->wake_arg);
-}
-
-int loop_create(struct loop **ret_loop)
-{
-    struct loop *loop = calloc(1, sizeof(*loop));
-
-    if (!loop)
-        return HF_ENOMEM;
-    loop->timer_at = HF_TIME_NEVER;
-    loop->timer_fd = clock_timerfd();
-    if (loop->timer_fd < 0)
-        goto error_loop;
-    loop->ev = ev_loop_new(EVBACKEND_POLL | EVFLAG_NOENV);
-    loop->epoll = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV);
-    if (!loop->ev || !loop->epoll)
-        goto error_ev;
-    loop->now = clock_now();
-    ev_set_userdata(loop->epoll, loop->ev); /* for tests, which turn it by hand */
-
-    ev_check_init(&loop->check, loop_on_check);
-    ev_set_priority(&loop->check, EV_MAXPRI);
-    loop->check.data = loop;
-    ev_check_start(loop->ev, &loop->check);
-    ev_check_init(&loop->epoll_check, loop_on_check);
-    ev_set_priority(&loop->epoll_check, EV_MAXPRI);
-    loop->epoll_check.data = loop;
-    ev_check_start(loop->epoll, &loop->epoll_check);
-    ev_prepare_init(&loop->prepare, loop_on_prepare);
-    ev_set_priority(&loop->prepare, EV_MINPRI);
-    loop->prepare.data = loop;
-    ev_prepare_start(loop->ev, &loop->prepare);
-    ev_idle_init(&loop->idle, loop_idle);
-    ev_set_priority(&loop->idle, EV_MINPRI);
-    ev_async_init(&loop->wake, loop_woken);
-    loop->wake.data = loop;
-    ev_async_start(loop->ev, &loop->wake);
-    ev_io_init(&loop->timer_io, loop_on_timer_fd, loop->timer_fd, EV_READ);
-    loop->timer_io.data = loop;
-    ev_io_start(loop->ev, &loop->timer_io);
-    ev_embed_init(&loop->embed, NULL, loop->epoll);
-    ev_embed_start(loop->ev, &loop->embed);
-    *ret_loop = loop;
-    return HF_OK;
-
-error_ev:
-    if (loop->ev)
-        ev_loop_destroy(loop->ev);
-    if (loop->epoll)
-        ev_loop_destroy(loop->epoll);
-    close(loop->timer_fd);
-error_loop:
-    free(loop);
-    return HF_ESYS;
-}
-
-void loop_destroy(struct loop *loop)
-{
-    if (!loop)
-        return;
-    ev_embed_stop(loop->ev, &loop->embed);
-    ev_loop_destroy(loop->ev);
-    ev_loop_destroy(loop->epoll);
-    close(loop->timer_fd);
-    free(loop->timers.items);
-    free(loop);
-}
-
-void loop_run(struct loop *loop)
-{
-    ev_run(loop->ev, 0);
-}
-
-void loop_stop(struct loop *loop)
-{
-    /* ev_break belongs to the loop's thread: callers stop their own loop from a wake hook. */
-    ev_break(loop->ev, EVBREAK_ALL);
-}
-
-void loop_wake(struct loop *loop)
-{
-    ev_async_send(loop->ev, &loop->wake);
-}
-
-hf_time loop_now(const struct loop *loop)
-{
-    return loop->now;
 }
 
 int loop_timer_set(struct loop *loop, struct loop_timer *timer, hf_time at)
@@ -234,53 +223,93 @@ void loop_timer_cancel(struct loop *loop, struct loop_timer *timer)
     heap_remove(&loop->timers, &timer->item);
 }
 
-static void loop_on_fd(struct ev_loop *ev, ev_io *io, int revents)
-{
-    struct watch *watch = (struct watch *)io;
+/* --- wake-ups --------------------------------------------------------------------------------- */
 
-    (void)ev;
-    (void)revents;
-    watch->owner->fn(watch->owner);
+static void loop_on_wake_fd(struct loop_fd *watch)
+{
+    uint64_t count;
+
+    (void)!read(watch->fd, &count, sizeof(count));
 }
 
-static int loop_watch(struct ev_loop *ev, struct loop_fd *owner, int fd,
-                      void (*fn)(struct loop_fd *))
+void loop_wake(struct loop *loop)
 {
-    struct watch *watch = calloc(1, sizeof(*watch));
+    const uint64_t one = 1;
 
-    if (!watch)
-        return HF_ENOMEM;
-    hf_assert(fd >= 0, "fd %d", fd);
-    watch->ev = ev;
-    watch->owner = owner;
-    owner->fd = fd;
-    owner->fn = fn;
-    owner->priv = watch;
-    ev_io_init(&watch->io, loop_on_fd, fd, EV_READ);
-    ev_io_start(ev, &watch->io);
-    return HF_OK;
+    /* (!) In this order, and the other way round in loop_sleep(): one of the two sees the other. */
+    atomic_store(&loop->woken, true);
+    if (atomic_load(&loop->sleeping))
+        (void)!write(loop->wake_fd.fd, &one, sizeof(one));
 }
 
-int loop_fd_add(struct loop *loop, struct loop_fd *owner, int fd, void (*fn)(struct loop_fd *))
+/* Up to `timeout`, -1 for any time, in which events come. */
+static void loop_sleep(struct loop *loop, int timeout)
 {
-    return loop_watch(loop->epoll, owner, fd, fn);
+    loop->event_next = 0;
+    if (timeout < 0) {
+        atomic_store(&loop->sleeping, true);
+        if (atomic_load(&loop->woken))
+            timeout = 0;
+    }
+    loop->event_count = epoll_wait(loop->epoll, loop->events, EVENTS_MOST, timeout);
+    atomic_store_explicit(&loop->sleeping, false, memory_order_relaxed);
+    if (loop->event_count < 0) {
+        hf_assert(errno == EINTR, "error %d", errno);
+        loop->event_count = 0;
+    }
 }
 
-int loop_set_add(struct loop *loop, struct loop_fd *owner, int fd, void (*fn)(struct loop_fd *))
+/* --- turns ------------------------------------------------------------------------------------ */
+
+static bool loop_is_awake(const struct loop *loop)
 {
-    return loop_watch(loop->ev, owner, fd, fn);
+    struct heap_item *first;
+
+    if (loop->idle_fn && loop->idle_fn(loop->idle_arg))
+        return true;
+    /* The first timer is due already: the next turn runs it, and no system call is needed to get
+     * there. */
+    first = heap_first(&loop->timers);
+    return first && hf_time_reached(loop->now, first->at);
 }
 
-void loop_fd_remove(struct loop *loop, struct loop_fd *owner)
+static void loop_turn_once(struct loop *loop, bool sleeps)
 {
-    struct watch *watch = owner->priv;
+    bool awake = loop_is_awake(loop) || !sleeps;
 
-    (void)loop;
-    if (!watch)
-        return;
-    ev_io_stop(watch->ev, &watch->io);
-    owner->priv = NULL;
-    free(watch);
+    if (!awake)
+        loop_arm(loop);
+    loop_tell_changes(loop);
+    loop_sleep(loop, awake ? 0 : -1);
+    loop->now = clock_now();
+    if (loop->turn_fn)
+        loop->turn_fn(loop->turn_arg, loop->now);
+    loop_run_due(loop);
+    loop_tell_owners(loop);
+    if (atomic_exchange(&loop->woken, false) && loop->wake_fn)
+        loop->wake_fn(loop->wake_arg);
+}
+
+void loop_turn(struct loop *loop)
+{
+    loop_turn_once(loop, false);
+}
+
+void loop_run(struct loop *loop)
+{
+    loop->stopped = false;
+    while (!loop->stopped)
+        loop_turn_once(loop, true);
+}
+
+void loop_stop(struct loop *loop)
+{
+    loop->stopped = true;
+}
+
+hf_time loop_now(const struct loop *loop)
+{
+    return loop->now;
 }
 
 void loop_on_turn(struct loop *loop, void (*fn)(void *, hf_time), void *arg)
@@ -301,7 +330,47 @@ void loop_on_wake(struct loop *loop, void (*fn)(void *), void *arg)
     loop->wake_arg = arg;
 }
 
-struct ev_loop *loop_ev(struct loop *loop)
+/* --- the loop --------------------------------------------------------------------------------- */
+
+static void loop_close(struct loop *loop)
 {
-    return loop->epoll;
+    if (loop->timer_fd.fd >= 0)
+        close(loop->timer_fd.fd);
+    if (loop->wake_fd.fd >= 0)
+        close(loop->wake_fd.fd);
+    if (loop->epoll >= 0)
+        close(loop->epoll);
+    free(loop->timers.items);
+    free(loop);
+}
+
+int loop_create(struct loop **ret_loop)
+{
+    struct loop *loop = calloc(1, sizeof(*loop));
+
+    if (!loop)
+        return HF_ENOMEM;
+    TAILQ_INIT(&loop->changed);
+    loop->timer_at = HF_TIME_NEVER;
+    loop->epoll = epoll_create1(EPOLL_CLOEXEC);
+    loop->timer_fd.fd = clock_timerfd();
+    loop->wake_fd.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (loop->epoll < 0 || loop->timer_fd.fd < 0 || loop->wake_fd.fd < 0 ||
+        loop_fd_add(loop, &loop->timer_fd, loop->timer_fd.fd, loop_on_timer_fd) < 0 ||
+        loop_fd_add(loop, &loop->wake_fd, loop->wake_fd.fd, loop_on_wake_fd) < 0) {
+        int error = errno;
+
+        loop_close(loop);
+        errno = error;
+        return HF_ESYS;
+    }
+    loop->now = clock_now();
+    *ret_loop = loop;
+    return HF_OK;
+}
+
+void loop_destroy(struct loop *loop)
+{
+    if (loop)
+        loop_close(loop);
 }

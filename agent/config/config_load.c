@@ -207,13 +207,15 @@ int config_file_read(struct config_load *l)
                                  "cannot read it: it is not a regular file; give the path of one");
     l->file_is_public = st.st_mode & S_IROTH;
     text = malloc(FILE_MOST + 1);
-    rc = text ? config_file_read_bytes(l, fd, text, &length)
-              : config_wrong_line(l, 0, "out of memory");
+    if (!text) {
+        (void)close(fd);
+        return config_wrong_line(l, 0, "out of memory");
+    }
+    rc = config_file_read_bytes(l, fd, text, &length);
     (void)close(fd);
     if (rc == HF_OK)
         rc = config_file_parse(l, text, length);
-    if (text)
-        explicit_bzero(text, length); /* passwords */
+    explicit_bzero(text, length); /* passwords */
     free(text);
     return rc;
 }

@@ -20,7 +20,7 @@
 
 /* --- system calls ----------------------------------------------------------------------------- */
 
-/* The system calls of an agent's run: its own, and those of libc, OpenSSL, liburcu, libev and the resolver. */
+/* The system calls of an agent's run: its own, and those of libc, OpenSSL, liburcu and the resolver. */
 
 /* A name that this architecture or libseccomp does not know is left out. */
 static const char *const confine_free[] = {

@@ -1,7 +1,6 @@
 /* What every part of a link may do: end it, and change its state. It calls none of them, so none of them is called
  * back: an end is told by link.c at the loop's next turn. */
 #include <ctype.h>
-#include <ev.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -12,7 +12,6 @@
 #include <stddef.h>
 #include <sys/queue.h>
 
-#include <ev.h>
 #include <hiredis/async.h>
 
 #include "agent/core/backoff.h"
@@ -95,7 +94,7 @@ struct link_secure {
     int fd, failed;             /* of tls_open() */
     struct tls *tls;            /* NULL: a knock */
     bool knocking;
-    ev_io reading, writing;
+    struct loop_fd io;
 };
 
 struct link {
@@ -103,7 +102,7 @@ struct link {
     enum link_state state;
     redisAsyncContext *context; /* while CONNECTING, GREETING, UP */
     struct bounds bounds;
-    ev_io reading, writing; /* without TLS */
+    struct loop_fd io; /* without TLS */
     struct loop_timer
         step; /* of `state`: connect timeout, the handshake, telling the end, next attempt */
     struct backoff backoff;

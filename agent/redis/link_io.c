@@ -1,67 +1,64 @@
-/* The events of a link's descriptor. As hiredis' own adapter for libev, but it judges after each read what hiredis keeps
+/* The events of a link's descriptor, as hiredis' own adapters have them, but what hiredis keeps is judged after each read
  * (agent/redis/bounds.h). A link with TLS has events of its own (agent/redis/link_tls.c). */
-#include <string.h>
-
-#include <ev.h>
-
 #include "agent/redis/link_internal.h"
 
-/* The events of a link's descriptor. As hiredis' own adapter for libev, but it judges after each read what hiredis keeps
- * (agent/redis/bounds.h). A link with TLS has events of its own (agent/redis/link_tls.c). */
+#include "shm/assert.h"
+#include "shm/compiler.h"
 
-static void link_io_on_readable(struct ev_loop *loop, ev_io *io, int events)
+/* Reading may end the connection, or begin TLS on it. */
+static void link_io_on_event(struct loop_fd *io)
 {
-    struct link *link = io->data;
+    struct link *link = HF_CONTAINER(io, struct link, io);
     redisAsyncContext *context = link->context;
+    unsigned happened = io->happened;
 
-    (void)loop;
-    (void)events;
-    redisAsyncHandleRead(context);
-    if (link->context == context)
-        link_read_is_over(link);
+    if (happened & LOOP_READ) {
+        redisAsyncHandleRead(context);
+        if (link->context == context)
+            link_read_is_over(link);
+    }
+    if (happened & io->wanted & LOOP_WRITE && link->context == context)
+        redisAsyncHandleWrite(context);
 }
 
-static void link_io_on_writable(struct ev_loop *loop, ev_io *io, int events)
+static void link_io_want(struct link *link, unsigned events)
 {
-    struct link *link = io->data;
-
-    (void)loop;
-    (void)events;
-    redisAsyncHandleWrite(link->context);
+    loop_fd_want(link->options.loop, &link->io, events);
 }
 
 static void link_io_add_read(void *arg)
 {
     struct link *link = arg;
 
-    ev_io_start(loop_ev(link->options.loop), &link->reading);
+    link_io_want(link, link->io.wanted | LOOP_READ);
 }
 
 static void link_io_del_read(void *arg)
 {
     struct link *link = arg;
 
-    ev_io_stop(loop_ev(link->options.loop), &link->reading);
+    link_io_want(link, link->io.wanted & ~(unsigned)LOOP_READ);
 }
 
 static void link_io_add_write(void *arg)
 {
     struct link *link = arg;
 
-    ev_io_start(loop_ev(link->options.loop), &link->writing);
+    link_io_want(link, link->io.wanted | LOOP_WRITE);
 }
 
 static void link_io_del_write(void *arg)
 {
     struct link *link = arg;
 
-    ev_io_stop(loop_ev(link->options.loop), &link->writing);
+    link_io_want(link, link->io.wanted & ~(unsigned)LOOP_WRITE);
 }
 
 static void link_io_clean_up(void *arg)
 {
-    link_io_del_read(arg);
-    link_io_del_write(arg);
+    struct link *link = arg;
+
+    loop_fd_remove(link->options.loop, &link->io);
 }
 
 void io_attach(struct link *link)
@@ -74,9 +71,9 @@ void io_attach(struct link *link)
     context->ev.addWrite = link_io_add_write;
     context->ev.delWrite = link_io_del_write;
     context->ev.cleanup = link_io_clean_up;
-    ev_io_init(&link->reading, link_io_on_readable, context->c.fd, EV_READ);
-    ev_io_init(&link->writing, link_io_on_writable, context->c.fd, EV_WRITE);
-    link->reading.data = link->writing.data = link;
+    hf_assert(!link->io.priv, "fd %d", link->io.fd);
+    link->io.fd = context->c.fd;
+    link->io.fn = link_io_on_event;
 }
 
 void link_flush(struct link *link)

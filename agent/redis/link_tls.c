@@ -13,8 +13,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <ev.h>
-
 #include "agent/base/clock.h"
 #include "agent/redis/link_internal.h"
 #include "shm/status.h"
@@ -43,22 +41,20 @@ static int secure_silent_fd(void)
 
 static void secure_watch(struct link *link, bool reads, bool writes)
 {
-    struct ev_loop *loop = loop_ev(link->options.loop);
+    loop_fd_want(link->options.loop, &link->secure.io,
+                 (reads ? LOOP_READ : 0u) | (writes ? LOOP_WRITE : 0u));
+}
 
-    if (reads)
-        ev_io_start(loop, &link->secure.reading);
-    else
-        ev_io_stop(loop, &link->secure.reading);
-    if (writes)
-        ev_io_start(loop, &link->secure.writing);
-    else
-        ev_io_stop(loop, &link->secure.writing);
+/* (!) At once: its descriptor may go. */
+static void secure_unwatch(struct link *link)
+{
+    loop_fd_remove(link->options.loop, &link->secure.io);
 }
 
 static void secure_watch_fd(struct link *link, int fd)
 {
-    secure_watch(link, false, false);
-    ev_io_set(&link->secure.reading, fd, EV_READ);
+    secure_unwatch(link);
+    link->secure.io.fd = fd;
     secure_watch(link, true, false);
 }
 
@@ -69,7 +65,7 @@ static void secure_end(struct link *link)
 
     if (!s->context)
         return;
-    secure_watch(link, false, false);
+    secure_unwatch(link);
     tls_close(s->tls);
     (void)close(s->fd);
     s->context->c.fd = -1; /* hiredis does not close the silent one */
@@ -90,7 +86,7 @@ static void secure_on_wants_to_write(void *arg)
         secure_watch(link, true, true);
 }
 
-static void secure_on_io(struct ev_loop *loop, ev_io *io, int events);
+static void secure_on_event(struct loop_fd *io);
 
 static bool secure_take_over(struct link *link)
 {
@@ -105,9 +101,8 @@ static bool secure_take_over(struct link *link)
     context->ev.data = link;
     context->ev.addWrite = secure_on_wants_to_write;
     context->ev.cleanup = secure_on_cleanup;
-    ev_io_init(&s->reading, secure_on_io, s->fd, EV_READ);
-    ev_io_init(&s->writing, secure_on_io, s->fd, EV_WRITE);
-    s->reading.data = s->writing.data = link;
+    s->io.fd = s->fd;
+    s->io.fn = secure_on_event;
     return true;
 }
 
@@ -148,7 +143,7 @@ static void secure_shaken(struct link *link)
 {
     enum tls_step step;
 
-    secure_watch(link, false, false); /* its descriptor goes */
+    secure_unwatch(link);
     step = tls_shake(link->secure.tls);
     if (step == TLS_READ) {
         secure_watch(link, true, false);
@@ -251,7 +246,7 @@ void knock_begin(struct link *link)
     link_enter(link, LINK_SECURING, at);
 }
 
-static void secure_knock(struct link *link, int events)
+static void secure_knock(struct link *link, unsigned happened)
 {
     const struct node_address *address = link->options.address;
     unsigned char first;
@@ -259,7 +254,7 @@ static void secure_knock(struct link *link, int events)
     const void *words = tls_knock(address, &length);
     ssize_t got;
 
-    if (events & EV_WRITE) {
+    if (happened & LOOP_WRITE) {
         (void)send(link->secure.fd, words, length, MSG_NOSIGNAL | MSG_DONTWAIT);
         secure_watch(link, true, false);
         return;
@@ -274,16 +269,15 @@ static void secure_knock(struct link *link, int events)
         link_end(link, link->other, "%s", tls_knocked_text(link->other));
 }
 
-static void secure_on_io(struct ev_loop *loop, ev_io *io, int events)
+static void secure_on_event(struct loop_fd *io)
 {
-    struct link *link = io->data;
+    struct link *link = HF_CONTAINER(io, struct link, secure.io);
 
-    (void)loop;
     if (link->secure.knocking)
-        secure_knock(link, events);
+        secure_knock(link, io->happened);
     else if (link->state == LINK_SECURING)
         secure_shaken(link);
-    else if (events & EV_READ)
+    else if (io->happened & LOOP_READ)
         secure_drain(link);
     else
         secure_flush(link);

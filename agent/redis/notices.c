@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include <ev.h>
 #include <hiredis/hiredis.h>
 
 #include "agent/base/clock.h"
@@ -45,7 +44,7 @@ struct notices {
     redisContext *context; /* NULL: closed */
     struct bounds bounds;
     struct tls *tls; /* NULL: plain */
-    ev_io reading, writing;
+    struct loop_fd io;
     bool connected; /* with TLS: the handshake is done */
     enum notices_step step;
     int64_t client_id;
@@ -135,6 +134,11 @@ static bool notices_is_flood(struct notices *n, hf_time full)
     return true;
 }
 
+static void notices_want(struct notices *n, unsigned events)
+{
+    loop_fd_want(n->loop, &n->io, events);
+}
+
 static void notices_rest(struct notices *n)
 {
     hf_time worked_off = hf_time_add(n->portion_end, hf_ns(n->work.ns * PORTION_WORK - PORTION.ns));
@@ -142,7 +146,7 @@ static void notices_rest(struct notices *n)
     n->portion_end = hf_time_max(n->portion_end, worked_off);
     if (notices_is_flood(n, n->portion_end))
         return;
-    ev_io_stop(loop_ev(n->loop), &n->reading);
+    notices_want(n, n->io.wanted & ~(unsigned)LOOP_READ);
     (void)loop_timer_set(n->loop, &n->rest, n->portion_end);
 }
 
@@ -268,7 +272,7 @@ static void notices_on_rested(struct loop_timer *timer, hf_time now)
 
     n->heard = now;
     notices_begin_portion(n, now);
-    ev_io_start(loop_ev(n->loop), &n->reading);
+    notices_want(n, n->io.wanted | LOOP_READ);
     notices_take(n);
 }
 
@@ -289,12 +293,8 @@ static void notices_read_all(struct notices *n)
 
 static void notices_shaken(struct notices *n);
 
-static void notices_on_readable(struct ev_loop *loop, ev_io *watch, int events)
+static void notices_on_readable(struct notices *n)
 {
-    struct notices *n = HF_CONTAINER(watch, struct notices, reading);
-
-    (void)loop;
-    (void)events;
     if (n->connected)
         notices_read_all(n);
     else
@@ -321,9 +321,9 @@ static void notices_flush(struct notices *n)
     if (step == TLS_ENDED)
         notices_end(n, false, n->tls ? tls_error_text(n->tls) : n->context->errstr);
     else if (step == TLS_WRITE)
-        ev_io_start(loop_ev(n->loop), &n->writing);
+        notices_want(n, n->io.wanted | LOOP_WRITE);
     else
-        ev_io_stop(loop_ev(n->loop), &n->writing);
+        notices_want(n, n->io.wanted & ~(unsigned)LOOP_WRITE);
 }
 
 static void notices_ask(struct notices *n, int argc, const char **argv)
@@ -357,41 +357,38 @@ static void notices_greet(struct notices *n)
 static void notices_begin(struct notices *n)
 {
     n->connected = true;
-    ev_io_start(loop_ev(n->loop), &n->reading);
+    notices_want(n, n->io.wanted | LOOP_READ);
     notices_greet(n);
 }
 
 static void notices_watch_fd(struct notices *n, int fd)
 {
-    ev_io_stop(loop_ev(n->loop), &n->reading);
-    ev_io_set(&n->reading, fd, EV_READ);
-    ev_io_start(loop_ev(n->loop), &n->reading);
+    loop_fd_remove(n->loop, &n->io);
+    n->io.fd = fd;
+    notices_want(n, LOOP_READ);
 }
 
 static void notices_shaken(struct notices *n)
 {
     enum tls_step step;
 
-    ev_io_stop(loop_ev(n->loop), &n->reading); /* its descriptor goes */
+    loop_fd_remove(n->loop, &n->io); /* its descriptor may go */
     step = tls_shake(n->tls);
     if (step == TLS_ENDED)
         notices_end(n, false, tls_error_text(n->tls));
     else if (step == TLS_READ)
-        ev_io_start(loop_ev(n->loop), &n->reading);
+        notices_want(n, LOOP_READ);
     else {
         notices_watch_fd(n, n->context->fd);
         notices_begin(n);
     }
 }
 
-static void notices_on_writable(struct ev_loop *loop, ev_io *watch, int events)
+static void notices_on_writable(struct notices *n)
 {
-    struct notices *n = HF_CONTAINER(watch, struct notices, writing);
     int error = 0;
     socklen_t size = sizeof(error);
 
-    (void)loop;
-    (void)events;
     if (n->connected) {
         notices_flush(n);
         return;
@@ -404,11 +401,22 @@ static void notices_on_writable(struct ev_loop *loop, ev_io *watch, int events)
         notices_begin(n);
         return;
     }
-    ev_io_stop(loop_ev(n->loop), &n->writing);
     if (tls_open(NULL, n->address, n->context->fd, &n->tls) == HF_OK)
         notices_watch_fd(n, tls_shaken_fd(n->tls));
     else
         notices_end(n, false, "TLS cannot be begun");
+}
+
+/* Reading may end the connection. */
+static void notices_on_event(struct loop_fd *io)
+{
+    struct notices *n = HF_CONTAINER(io, struct notices, io);
+    unsigned happened = io->happened;
+
+    if (happened & LOOP_READ)
+        notices_on_readable(n);
+    if (happened & io->wanted & LOOP_WRITE)
+        notices_on_writable(n);
 }
 
 /* --- time ------------------------------------------------------------------------------------- */
@@ -453,9 +461,9 @@ void notices_open(struct notices *n, const char *host)
     n->context = context;
     n->connected = false;
     bounds_guard(&n->bounds, context->reader, BOUNDS_NOTICES);
-    ev_io_init(&n->reading, notices_on_readable, context->fd, EV_READ);
-    ev_io_init(&n->writing, notices_on_writable, context->fd, EV_WRITE);
-    ev_io_start(loop_ev(n->loop), &n->writing);
+    n->io.fd = context->fd;
+    n->io.fn = notices_on_event;
+    notices_want(n, LOOP_WRITE);
     n->step = STEP_AUTH;
     n->heard = clock_now();
     notices_begin_portion(n, n->heard);
@@ -470,8 +478,7 @@ void notices_close(struct notices *n)
     loop_timer_cancel(n->loop, &n->flush);
     if (!n->context)
         return;
-    ev_io_stop(loop_ev(n->loop), &n->reading);
-    ev_io_stop(loop_ev(n->loop), &n->writing);
+    loop_fd_remove(n->loop, &n->io);
     tls_close(n->tls);
     n->tls = NULL;
     redisFree(n->context);

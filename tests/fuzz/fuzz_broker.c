@@ -9,8 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <ev.h>
-
 #include "agent/state/lease.h"
 #include "agent/broker/broker.h"
 #include "agent/broker/clients/sessions.h"
@@ -211,7 +209,7 @@ static void be_the_renewal_thread(void)
 /* One turn of the broker's loop. What its descriptors tell is served at the begin of the next one. */
 static void turn(void)
 {
-    ev_run(ev_userdata(loop_ev(broker->loop)), EVRUN_NOWAIT);
+    loop_turn(broker->loop);
     be_the_renewal_thread();
 }
 

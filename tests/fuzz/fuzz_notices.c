@@ -11,8 +11,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <ev.h>
-
 #include "agent/base/loop.h"
 #include "agent/redis/notices.h"
 #include "shm/status.h"
@@ -73,7 +71,7 @@ static void on_ended(bool refused, const char *text, void *arg)
 
 static void turn(void)
 {
-    ev_run(ev_userdata(loop_ev(loop)), EVRUN_NOWAIT);
+    loop_turn(loop);
 }
 
 static void begin(void)

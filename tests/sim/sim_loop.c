@@ -241,7 +241,8 @@ int loop_fd_add(struct loop *loop, struct loop_fd *owner, int fd, void (*fn)(str
     return HF_ENOMEM;
 }
 
-int loop_set_add(struct loop *l, struct loop_fd *watch, int fd, void (*fn)(struct loop_fd *))
+int loop_fd_watch(struct loop *l, struct loop_fd *watch, int fd, HF_UNUSED unsigned events,
+                  void (*fn)(struct loop_fd *))
 {
     return loop_fd_add(l, watch, fd, fn);
 }
@@ -359,10 +360,10 @@ void loop_on_wake(struct loop *loop, void (*fn)(void *), void *arg)
     loop->wake_arg = arg;
 }
 
-struct ev_loop *loop_ev(struct loop *loop)
+/* The fake hiredis has events of its own. */
+void loop_fd_want(HF_UNUSED struct loop *l, struct loop_fd *watch, unsigned events)
 {
-    (void)loop;
-    return NULL; /* the adapter of the fake hiredis starts nothing on it */
+    watch->wanted = events;
 }
 
 /* --- agent/base/clock.h ---------------------------------------------------------------------------- */

@@ -93,7 +93,8 @@ int loop_fd_add(struct loop *l, struct loop_fd *watch, int fd, void (*fn)(struct
     return HF_ENOMEM;
 }
 
-int loop_set_add(struct loop *l, struct loop_fd *watch, int fd, void (*fn)(struct loop_fd *))
+int loop_fd_watch(struct loop *l, struct loop_fd *watch, int fd, HF_UNUSED unsigned events,
+                  void (*fn)(struct loop_fd *))
 {
     return loop_fd_add(l, watch, fd, fn);
 }

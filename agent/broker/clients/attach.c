@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -471,21 +470,14 @@ bool attach_hello(struct session *s, const struct hf_hello *h, size_t length)
     attach_join(s, c);
     user_stranger_goes(clients, s->user);
     s->nudge = h->nudge;
-    s->doorbell = fds[HF_FD_DOORBELL];
     /* Before the welcome, which the guardian answers with its job's group. */
     if (s->guardian && session_is_own(s))
         attach_pass_descriptors(s->socket.fd, true);
     rights_know_groups(s);
     loop_timer_cancel(clients->loop, &s->hello_timer);
-    {
-        /* Edge-triggered and never read: a client could make the eventfd blocking for both sides. */
-        struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = s};
-
-        if (epoll_ctl(clients->doorbell_epoll, EPOLL_CTL_ADD, s->doorbell, &event) < 0 ||
-            !attach_send_welcome(s, &w, fds)) {
-            fds[HF_FD_DOORBELL] = -1;
-            goto close_fds;
-        }
+    if (session_watch_doorbell(s, fds[HF_FD_DOORBELL]) < 0 || !attach_send_welcome(s, &w, fds)) {
+        fds[HF_FD_DOORBELL] = -1;
+        goto close_fds;
     }
     fds[HF_FD_DOORBELL] = -1; /* the session's */
     /* This session watches the process from here on, and not before it was welcomed. */

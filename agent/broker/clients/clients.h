@@ -71,8 +71,7 @@ struct clients {
     const struct config *config;
     struct loop *loop;
     struct clients_owner owner;
-    struct loop_fd listener, doorbells;
-    int doorbell_epoll;
+    struct loop_fd listener;
     bool deaf;  /* no descriptors were left for the last that wanted to attach */
     bool going; /* no client is welcomed any more */
     struct log_limit cut_offs, no_fds, denials;

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -44,6 +43,9 @@
 /* (!) In place of one that is let in. Many at once make room for all that wait for a place in the queue; of few, the processes
  * that run take all. */
 #define TURNED_AWAY_FOR_ONE 8
+/* (!) Each close of a user who has thousands of processes signalled for it (O_ASYNC) takes 10 ms: once a turn has taken so long,
+ * what else there is to close waits for the next one. */
+#define CLOSES_WITHIN (2 * HF_NS_PER_MS)
 /* Answers that wait for room: beyond these no more requests are taken, of one session; and, of all that one user has, of those
  * sessions that have more than a few. */
 #define UNREAD_MOST    4096
@@ -162,14 +164,13 @@ static void session_enliven(struct session *s, hf_time now)
     session_activate(s);
 }
 
-/* Out of the epoll set first: a close alone would leave it there, because the client has it open
- * too. */
+/* (!) A close alone would leave it in the loop's set, because the client has it open too. */
 static void sessions_doorbell_close(struct session *s)
 {
-    if (s->doorbell < 0)
+    if (s->bell.fd < 0)
         return;
-    (void)epoll_ctl(s->clients->doorbell_epoll, EPOLL_CTL_DEL, s->doorbell, NULL);
-    close(s->doorbell);
+    loop_fd_remove(s->clients->loop, &s->bell);
+    close(s->bell.fd);
 }
 
 /* Whoever watches it is woken. */
@@ -386,14 +387,16 @@ static void session_look(struct session *s) IN_BROKER_THREAD
     session_activate(s);
 }
 
-static void sessions_on_doorbells(struct loop_fd *watch)
+static void sessions_on_doorbell(struct loop_fd *watch)
 {
-    struct epoll_event events[64];
-    int n = epoll_wait(watch->fd, events, 64, 0);
-
     ASSERT_BROKER_THREAD();
-    for (int i = 0; i < n; i++)
-        session_look(events[i].data.ptr);
+    session_look(HF_CONTAINER(watch, struct session, bell));
+}
+
+/* (!) By its edges, and never read: a client could make the eventfd blocking for both sides. */
+int session_watch_doorbell(struct session *s, int fd)
+{
+    return loop_fd_watch(s->clients->loop, &s->bell, fd, LOOP_RING, sessions_on_doorbell);
 }
 
 /* The descriptors ran out when a process wanted to attach: the listener, which stays readable, is
@@ -440,11 +443,21 @@ static void sessions_on_process(struct loop_fd *watch)
     session_end(HF_CONTAINER(watch, struct session, process), NULL);
 }
 
+/* Never before this turn has closed anything: timers come first in it, and one is accepted in any case. */
+static bool sessions_turn_is_long(const struct clients *clients)
+{
+    return hf_time_since(clock_now(), loop_now(clients->loop)).ns > CLOSES_WITHIN;
+}
+
 static void sessions_on_hello_timer(struct loop_timer *timer, hf_time now)
 {
+    struct session *s = HF_CONTAINER(timer, struct session, hello_timer);
+
     ASSERT_BROKER_THREAD();
-    (void)now;
-    session_end(HF_CONTAINER(timer, struct session, hello_timer), "no hello within a second");
+    if (sessions_turn_is_long(s->clients))
+        loop_timer_set(s->clients->loop, timer, hf_time_add(now, hf_ns(CLOSES_WITHIN)));
+    else
+        session_end(s, "no hello within a second");
 }
 
 static void sessions_on_socket(struct loop_fd *watch)
@@ -545,7 +558,7 @@ static enum let_in sessions_let_in(struct clients *clients) IN_BROKER_THREAD
         return NOBODY;
     }
     s->clients = clients;
-    s->doorbell = -1;
+    s->bell.fd = -1;
     s->pid = (uint32_t)cred.pid;
     s->uid = cred.uid;
     rights_know_caller(&cred, &s->caller);
@@ -572,7 +585,7 @@ static void sessions_on_listener(struct loop_fd *watch)
     for (int left = ACCEPTS_PER_TURN * TURNED_AWAY_FOR_ONE; left > 0;) {
         enum let_in what = sessions_let_in(clients);
 
-        if (what == NOBODY)
+        if (what == NOBODY || sessions_turn_is_long(clients))
             return;
         left -= what == LET_IN ? TURNED_AWAY_FOR_ONE : 1;
     }
@@ -594,16 +607,6 @@ int sessions_create(struct agent *agent, struct loop *loop, const struct clients
     clients->sweep.fn = sessions_on_sweep;
     kept_create(clients);
     clients->listener.fd = -1;
-    clients->doorbell_epoll = epoll_create1(EPOLL_CLOEXEC);
-    rc = clients->doorbell_epoll < 0 ? HF_ESYS
-                                     : loop_set_add(loop, &clients->doorbells,
-                                                    clients->doorbell_epoll, sessions_on_doorbells);
-    if (rc < 0) {
-        if (clients->doorbell_epoll >= 0)
-            close(clients->doorbell_epoll);
-        clients_destroy(clients);
-        return rc;
-    }
     *ret_clients = clients;
     return HF_OK;
 }
@@ -693,8 +696,4 @@ void sessions_destroy(struct clients *clients) BEFORE_OR_AFTER_THREADS
         free(s);
     }
     kept_destroy(clients);
-    if (clients->doorbells.priv)
-        loop_fd_remove(clients->loop, &clients->doorbells);
-    if (clients->doorbell_epoll >= 0)
-        close(clients->doorbell_epoll);
 }

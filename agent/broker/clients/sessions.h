@@ -34,7 +34,7 @@ struct session {
     struct loop_fd socket, process;
     bool process_certain; /* the kernel itself gave the pidfd of the process that connected */
     struct loop_timer hello_timer;
-    int doorbell;
+    struct loop_fd bell; /* its doorbell */
     bool is_active, closing;
     bool admitted;  /* its client has allocated the rings: (!) nothing of them is touched before */
     uint32_t nudge; /* enum hf_nudge, as its hello has it */
@@ -85,6 +85,9 @@ static inline bool session_is_own(const struct session *s)
 {
     return s->uid == 0 || s->uid == geteuid();
 }
+
+/* Watches its doorbell, which is the session's from here on in any case. HF_ESYS with errno. */
+int session_watch_doorbell(struct session *s, int fd) IN_BROKER_THREAD;
 
 /* --- attach.c, for sessions.c alone ----------------------------------------------------------- */
 

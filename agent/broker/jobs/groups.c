@@ -21,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -41,15 +40,12 @@
 #include "shm/status.h"
 
 /* Until the killed processes are dead. */
-#define KILL_AGAIN      hf_ms(100)
-#define KILL_PATIENCE   hf_ms(1000)
-#define GROUPS_PER_TURN 16
+#define KILL_AGAIN    hf_ms(100)
+#define KILL_PATIENCE hf_ms(1000)
 
 struct groups {
     const struct config *config;
     struct loop *loop;
-    struct loop_fd watch; /* `priv` NULL: no group yet */
-    int epoll;
     unsigned count;
     struct log_limit of_no_use;
 };
@@ -58,6 +54,7 @@ struct group {
     struct groups *groups;
     struct client *client;
     struct job_group job;
+    struct loop_fd watch;    /* of its events */
     struct loop_timer timer; /* the next kill, unless something comes first */
     hf_time killed;          /* first; HF_TIME_NEVER: not yet */
     bool released, told, told_stubborn;
@@ -116,7 +113,7 @@ static void groups_release(struct group *g) IN_BROKER_THREAD
 /* (!) Before it is closed: a child of this process may have it open for a moment, too. */
 static void groups_unwatch(struct group *g)
 {
-    (void)epoll_ctl(g->groups->epoll, EPOLL_CTL_DEL, g->job.events_fd, NULL);
+    loop_fd_remove(g->groups->loop, &g->watch);
 }
 
 /* Before their release, which goes through this thread, too. Both guardians may say the same. */
@@ -222,14 +219,10 @@ void groups_lease_over(struct client *c)
         groups_drop(c);
 }
 
-static void groups_on_groups(struct loop_fd *watch)
+static void groups_on_event(struct loop_fd *watch)
 {
-    struct epoll_event event;
-
     ASSERT_BROKER_THREAD();
-    /* One at a time: an event of one group may end another. */
-    for (int i = 0; i < GROUPS_PER_TURN && epoll_wait(watch->fd, &event, 1, 0) == 1; i++)
-        groups_look(event.data.ptr, clock_now());
+    groups_look(HF_CONTAINER(watch, struct group, watch), clock_now());
 }
 
 /* --- taking one ------------------------------------------------------------------------------- */
@@ -243,24 +236,10 @@ static bool groups_is_too_many(const struct groups *groups, const struct session
            (c->clients_per_uid && s->user->groups >= c->clients_per_uid / 2);
 }
 
-static int groups_watch_groups(struct groups *groups)
-{
-    if (groups->watch.priv)
-        return HF_OK;
-    groups->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (groups->epoll < 0)
-        return HF_ESYS;
-    if (loop_set_add(groups->loop, &groups->watch, groups->epoll, groups_on_groups) == HF_OK)
-        return HF_OK;
-    close(groups->epoll);
-    return HF_ENOMEM;
-}
-
 /* Why it is of no use; NULL: it was taken, together with all descriptors but the directory's. */
 static const char *groups_take_one(struct groups *groups, struct session *s,
                                    const int fds[HF_GROUP_FDS]) IN_BROKER_THREAD
 {
-    struct epoll_event event = {.events = EPOLLPRI};
     struct group *g;
     const char *why = "";
     dev_t hierarchy;
@@ -276,14 +255,13 @@ static const char *groups_take_one(struct groups *groups, struct session *s,
     g = calloc(1, sizeof(*g));
     if (!g)
         return "out of memory";
-    if (groups_watch_groups(groups) < 0 ||
-        job_group_open(hierarchy, fds[HF_FD_GROUP], fds[HF_FD_GROUP_KILL], fds[HF_FD_GROUP_FREEZE],
+    if (job_group_open(hierarchy, fds[HF_FD_GROUP], fds[HF_FD_GROUP_KILL], fds[HF_FD_GROUP_FREEZE],
                        &g->job, &why) < 0) {
         free(g);
-        return groups->watch.priv ? why : strerror(errno);
+        return why;
     }
-    event.data.ptr = g;
-    if (epoll_ctl(groups->epoll, EPOLL_CTL_ADD, g->job.events_fd, &event) < 0) {
+    if (loop_fd_watch(groups->loop, &g->watch, g->job.events_fd, LOOP_PRIORITY, groups_on_event) <
+        0) {
         close(g->job.events_fd);
         free(g);
         return strerror(errno);
@@ -379,9 +357,5 @@ void groups_destroy(struct groups *groups)
 {
     if (!groups)
         return;
-    if (groups->watch.priv) {
-        loop_fd_remove(groups->loop, &groups->watch);
-        close(groups->epoll);
-    }
     free(groups);
 }
