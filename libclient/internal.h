@@ -5,7 +5,7 @@
  * read without it (hf_held, hf_state ... are async-signal-safe). No thread sleeps or runs a
  * callback under it.
  *
- *   client --- session (one attach: socket, rings, doorbell) --- map (a mapped table, outlives
+ *   client --- session (one attach: socket, rings) --- map (a mapped table, outlives
  * sessions)
  *      |--- ops     requests that wait for a place in the ring, for an answer, or for their caller
  *      '--- leases  handles in pages that fork() empties; each keeps the map of its slot alive
@@ -101,7 +101,7 @@ struct hfc_file { /* a descriptor that is kept; file.c */
 
 struct hfc_session { /* from a welcome to the end of its socket */
     unsigned refs;   /* the client's and one per thread asleep on it */
-    struct hfc_file sock, doorbell;
+    struct hfc_file sock;
     bool has_ring;
     struct hf_ring_client ring;
     struct hfc_map *map;

@@ -87,7 +87,7 @@ static void link_begin(hf_client *client) REQUIRES(hfc_locked)
         return;
     }
     session->refs = 1;
-    session->sock = session->doorbell = HFC_NO_FILE;
+    session->sock = HFC_NO_FILE;
     status = hfc_hello(&client->place, client->role, client->cookie,
                        hfc_min(client->connect_until_ns - hfc_now(), HFC_HANG_NS), &sock, why,
                        sizeof(why));

@@ -28,8 +28,6 @@ void hfc_session_unref(hf_client *client, struct hfc_session *session)
         return;
     if (session->has_ring)
         hf_ring_client_unmap(&session->ring);
-    if (hfc_file_is_ours(&session->sock))
-        hfc_file_close(&session->doorbell);
     hfc_file_close(&session->sock);
     if (session->map)
         hfc_map_unref(session->map);
@@ -91,14 +89,14 @@ static int session_judge_clock(const struct hfc_map *map, char *why, size_t why_
 
 void hfc_session_rouse(const struct hfc_session *session)
 {
-    const uint64_t one = 1;
+    const char bell = 0;
     ssize_t n;
 
-    if (!hfc_file_is_ours(&session->doorbell))
+    if (!hfc_file_is_ours(&session->sock))
         return;
     do
-        n = write(session->doorbell.fd, &one, sizeof(one));
-    while (n < 0 && errno == EINTR); /* any other failure: the bell rings already */
+        n = send(session->sock.fd, &bell, sizeof(bell), MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR); /* no room: it rings already */
 }
 
 int hfc_session_adopt(hf_client *client, const struct hf_welcome *welcome,
@@ -107,7 +105,6 @@ int hfc_session_adopt(hf_client *client, const struct hf_welcome *welcome,
     struct hfc_session *session = client->session;
     int status;
 
-    hfc_file_keep(&session->doorbell, fds[HF_FD_DOORBELL]);
     status = hf_ring_client_map(fds[HF_FD_REQUESTS], fds[HF_FD_COMPLETIONS], client->beats,
                                 &session->ring);
     if (status < 0) {

@@ -39,7 +39,7 @@ struct hf_requests_page {
 struct hf_completions_page {
     _Alignas(64) _Atomic uint32_t tail;         /* completions written */
     _Alignas(64) _Atomic uint32_t request_head; /* requests consumed */
-    _Alignas(64) _Atomic uint32_t need_wake;    /* 1: the agent sleeps soon: ring the doorbell */
+    _Alignas(64) _Atomic uint32_t need_wake;    /* 1: the agent sleeps soon: ring */
     _Alignas(64) _Atomic uint32_t wake; /* futex word: +1 after completions and lease events */
 };
 
@@ -108,14 +108,14 @@ struct hf_ring_client {
     uint32_t request_tail, completion_head;
 };
 
-/* Maps both (sizes and seals are checked), allocates and seals them for hf_ring_admit(), and closes the descriptors; then the doorbell
+/* Maps both (sizes and seals are checked), allocates and seals them for hf_ring_admit(), and closes the descriptors; then the agent
  * is to be rung once. The heartbeat words are mapped
  * over `beats`, a page of the caller's, whose address never changes; NULL: not mapped. */
 int hf_ring_client_map(int requests_fd, int completions_fd, void *beats,
                        struct hf_ring_client *ret_ring);
 void hf_ring_client_unmap(struct hf_ring_client *ring);
 
-/* Appends a request. HF_EFULL when the ring is full. `ret_wake` true: the doorbell must be rung. */
+/* Appends a request. HF_EFULL when the ring is full. `ret_wake` true: the agent must be rung. */
 int hf_ring_submit(struct hf_ring_client *ring, const struct hf_request_entry *entry,
                    bool *ret_wake);
 

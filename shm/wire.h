@@ -21,9 +21,9 @@
 #define HF_WIRE_MINOR 0
 #define HF_COOKIE_LEN 16
 
-/* The agent's descriptors for each session: socket, doorbell and pidfd, and two by which it sees that a client has closed its
+/* The agent's descriptors for each session: socket and pidfd, and two by which it sees that a client has closed its
  * memory. Besides, it needs four connections to each node, and 64 for itself and for clients that it is just admitting or refusing. */
-#define HF_SESSION_FDS 5
+#define HF_SESSION_FDS 4
 static inline int64_t hf_sessions_fit(int64_t descriptors, uint32_t nodes)
 {
     int64_t fit = (descriptors - 64 - 4 * (int64_t)nodes) / HF_SESSION_FDS;
@@ -65,13 +65,10 @@ struct hf_hello {
 };
 _Static_assert(sizeof(struct hf_hello) == 128, "layout");
 
-enum hf_welcome_fd {
-    HF_FD_TABLE,
-    HF_FD_REQUESTS,
-    HF_FD_COMPLETIONS,
-    HF_FD_DOORBELL,
-    HF_WELCOME_FDS
-};
+/* A datagram of so many bytes from an attached client says that there is something in its ring: a bell. */
+#define HF_BELL_BYTES 1
+
+enum hf_welcome_fd { HF_FD_TABLE, HF_FD_REQUESTS, HF_FD_COMPLETIONS, HF_WELCOME_FDS };
 
 struct hf_welcome {
     uint32_t magic;

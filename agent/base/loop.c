@@ -48,8 +48,6 @@ static uint32_t loop_epoll_events(unsigned wanted)
         events |= EPOLLOUT;
     if (wanted & LOOP_PRIORITY)
         events |= EPOLLPRI;
-    if (wanted & LOOP_RING)
-        events |= EPOLLIN | EPOLLET;
     return events;
 }
 
@@ -59,7 +57,7 @@ static unsigned loop_happened(uint32_t events, unsigned wanted)
     unsigned happened = 0;
 
     if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
-        happened |= wanted & (LOOP_READ | LOOP_RING);
+        happened |= wanted & LOOP_READ;
     if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR))
         happened |= wanted & LOOP_WRITE;
     if (events & (EPOLLPRI | EPOLLERR))
@@ -273,9 +271,9 @@ static bool loop_is_awake(const struct loop *loop)
     return first && hf_time_reached(loop->now, first->at);
 }
 
-static void loop_turn_once(struct loop *loop, bool sleeps)
+static void loop_turn(struct loop *loop)
 {
-    bool awake = loop_is_awake(loop) || !sleeps;
+    bool awake = loop_is_awake(loop);
 
     if (!awake)
         loop_arm(loop);
@@ -290,16 +288,11 @@ static void loop_turn_once(struct loop *loop, bool sleeps)
         loop->wake_fn(loop->wake_arg);
 }
 
-void loop_turn(struct loop *loop)
-{
-    loop_turn_once(loop, false);
-}
-
 void loop_run(struct loop *loop)
 {
     loop->stopped = false;
     while (!loop->stopped)
-        loop_turn_once(loop, true);
+        loop_turn(loop);
 }
 
 void loop_stop(struct loop *loop)

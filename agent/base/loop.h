@@ -28,7 +28,6 @@ enum loop_event {
     LOOP_READ = 1 << 0, /* it can be read, or has ended */
     LOOP_WRITE = 1 << 1,
     LOOP_PRIORITY = 1 << 2, /* EPOLLPRI */
-    LOOP_RING = 1 << 3, /* it became readable: once for each time, and nobody needs to read it */
 };
 
 /* A watched descriptor; embed it and zero it. It stays open until it is watched no more. */
@@ -49,8 +48,6 @@ void loop_destroy(struct loop *loop);
  * loop's. */
 void loop_run(struct loop *loop);
 void loop_stop(struct loop *loop);
-/* One turn, without sleeping: for what turns a loop by hand. */
-void loop_turn(struct loop *loop);
 /* Makes the loop turn once more soon, running the wake hook. Any thread. */
 void loop_wake(struct loop *loop);
 

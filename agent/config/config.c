@@ -384,7 +384,8 @@ int config_reload(int argc, char **argv, struct config *ret_config,
 
 mode_t config_dir_mode(const struct config *c)
 {
-    return c->system || c->group != (gid_t)-1 ? 0755 : 0700;
+    /* (!) Whoever may list it can keep everybody from making and removing files there, for ever. */
+    return c->system || c->group != (gid_t)-1 ? 0711 : 0700;
 }
 
 mode_t config_socket_mode(const struct config *c)

@@ -16,6 +16,7 @@ void trust_init(struct node_trust *t, hf_dur quarantine, bool fresh_word)
         .fresh_word = fresh_word,
         .word_run_id = fresh_word,
         .word_age = fresh_word,
+        .word_stands = fresh_word,
         .sentinel_read = HF_TIME_PAST,
         .first_contact = HF_TIME_PAST,
         .facts_read = HF_TIME_PAST,
@@ -28,7 +29,7 @@ void trust_init(struct node_trust *t, hf_dur quarantine, bool fresh_word)
 bool trust_has_word(struct node_trust *t, hf_time started, hf_time now)
 {
     if (!t->contacted && hf_time_reached(now, hf_time_add(started, t->quarantine)))
-        t->fresh_word = t->word_run_id = t->word_age = false;
+        t->fresh_word = t->word_run_id = t->word_age = t->word_stands = false;
     return t->fresh_word;
 }
 
@@ -40,6 +41,7 @@ static void trust_quarantine_from(struct node_trust *t, enum hf_quarantine_reaso
     hf_assert(t->quarantine.ns > 0, "reason %d", (int)reason);
     hf_assert(reason != 0, "reasons %x", (unsigned)t->reasons);
     t->reasons |= (uint32_t)reason;
+    t->word_stands = false;
     t->until = hf_time_max(t->until, hf_time_add(from, t->quarantine));
 }
 
@@ -94,6 +96,7 @@ static void trust_restore_all(struct node_trust *t, const struct node_trust *bef
     t->fresh_word = fresh.fresh_word;
     t->word_run_id = fresh.word_run_id;
     t->word_age = fresh.word_age;
+    t->word_stands = fresh.word_stands;
     t->step_shown = false;
 }
 
@@ -533,6 +536,17 @@ void trust_tick(struct node_trust *t, hf_wall wall, hf_time now)
     trust_quarantine_settle(t, now);
     if (t->reasons == HF_QUARANTINE_AGE && trust_is_old_enough(t, wall, now))
         trust_quarantine_end(t);
+}
+
+bool trust_remembers(const struct node_trust *t, hf_dur span, hf_time now)
+{
+    hf_dur up = hf_ns(t->facts.uptime.ns + hf_time_since(now, t->facts_read).ns);
+    hf_nodetime low, high;
+
+    return t->word_stands ||
+           (t->contacted && trust_is_validated(t) && up.ns > span.ns &&
+            trust_node_time(t, now, &low, &high) &&
+            trust_exceeds(low.us, t->sentinel.created.us, trust_us_ceil(span.ns)));
 }
 
 bool trust_may_vote(const struct node_trust *t, hf_time now)

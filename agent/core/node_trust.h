@@ -55,6 +55,7 @@ struct node_trust {
     /* --dev or --assume-fresh: at the start its age and one new run_id are not held against it */
     bool fresh_word;
     bool word_run_id, word_age; /* which part of that word is not used up */
+    bool word_stands;           /* nothing was seen since that it may have forgotten */
 
     struct node_facts facts;
     hf_time facts_read;
@@ -164,6 +165,10 @@ void trust_judge(struct node_trust *t, int64_t median_us, hf_wall wall, hf_time 
 /* Ends a quarantine whose time is over, or whose only reason was age, once all three ages
  * suffice. */
 void trust_tick(struct node_trust *t, hf_wall wall, hf_time now);
+
+/* Whether it still has all that it was told in the last `span`, by its uptime and its sentinel's age. With the operator's word it has
+ * until it is seen to have forgotten. */
+bool trust_remembers(const struct node_trust *t, hf_dur span, hf_time now);
 
 /* Whether this node's acquire votes count. */
 bool trust_may_vote(const struct node_trust *t, hf_time now);

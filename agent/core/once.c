@@ -60,11 +60,13 @@ void once_refused(struct once *once, int node, uint64_t seen)
     once->node[node].record = (struct once_record){.seen = seen};
 }
 
-void once_said(struct once *once, int node, bool votes, const struct once_record *record)
+void once_said(struct once *once, int node, bool votes, bool remembers,
+               const struct once_record *record)
 {
     once_check(once, node);
     once->node[node].word = ONCE_SAID;
     once->node[node].votes = votes;
+    once->node[node].remembers = remembers;
     once->node[node].record = *record;
 }
 
@@ -117,6 +119,19 @@ static bool once_has_quorum(const struct once *once)
         if (once_is_heard(once, i) && once->node[i].votes)
             votes |= UINT32_C(1) << i;
     return twins_count(&once->twins, votes) >= once->q;
+}
+
+bool once_proves_none(const struct once *once)
+{
+    uint32_t votes = 0;
+    bool all = true;
+
+    for (int i = 0; i < once->n; i++) {
+        all &= once_is_heard(once, i);
+        if (once_is_heard(once, i) && once->node[i].votes && once->node[i].remembers)
+            votes |= UINT32_C(1) << i;
+    }
+    return all || twins_count(&once->twins, votes) >= once->q;
 }
 
 enum once_outcome once_decide(const struct once *once)

@@ -69,7 +69,7 @@ struct once {
     int64_t limit_us;   /* beyond it one node alone is not believed */
     struct {
         enum once_word word;
-        bool votes;
+        bool votes, remembers;     /* the second: all of the period */
         struct once_record record; /* REFUSED: `seen` only */
     } node[HF_NODES_MAX];
 };
@@ -94,11 +94,15 @@ void once_silent(struct once *once, int node);
 /* It refused: it knows this later fence. */
 void once_refused(struct once *once, int node, uint64_t seen);
 /* The record that it had before it took the order. */
-void once_said(struct once *once, int node, bool votes, const struct once_record *record);
+void once_said(struct once *once, int node, bool votes, bool remembers,
+               const struct once_record *record);
 /* (!) Not before every node that was asked has answered, or had the time: one of them may be the only one that remembers. */
 enum once_outcome once_decide(const struct once *once);
 /* Of a write: (!) q nodes that took it are enough, whatever the others say. A later asker then finds it on one of them. */
 enum once_outcome once_taken(const struct once *once);
+/* Whether that no node knows of a start in this period proves that there was none. (!) A node that restarted or forgot within the period
+ * votes again long before that, and knows of no run: so q nodes that remember the whole period are needed, or the answers of all. */
+bool once_proves_none(const struct once *once);
 /* Whether what the node says counts for nothing: it lies too far ahead. */
 bool once_doubts(const struct once *once, int node);
 /* The latest who asked, of whom a node knows that is believed: only `seen` and `seen_turn`. */

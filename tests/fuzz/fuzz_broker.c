@@ -1,7 +1,8 @@
 /* The agent's broker, whole, against up to three clients that send what they like: hello datagrams,
- * rings, doorbells. No node ever answers; leases are granted by hand, and the renewal thread is a few
+ * rings, bells. No node ever answers; leases are granted by hand, and the renewal thread is a few
  * lines here. When all clients are gone, nothing of theirs may be left. */
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/loop_turn.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -209,7 +210,7 @@ static void be_the_renewal_thread(void)
 /* One turn of the broker's loop. What its descriptors tell is served at the begin of the next one. */
 static void turn(void)
 {
-    loop_turn(broker->loop);
+    loop_turn_once(broker->loop);
     be_the_renewal_thread();
 }
 
@@ -285,11 +286,11 @@ static void say_hello(struct peer *p, struct fuzz_input *in, uint8_t how)
     turn();
 }
 
-static void ring_doorbell(const struct peer *p)
+static void ring_bell(const struct peer *p)
 {
-    const uint64_t one = 1;
+    const char bell = 0;
 
-    (void)!write(p->fds[HF_FD_DOORBELL], &one, sizeof(one));
+    (void)send(p->sock, &bell, sizeof(bell), MSG_DONTWAIT | MSG_NOSIGNAL);
     turn();
 }
 
@@ -312,7 +313,7 @@ static void take_welcome(struct peer *p)
     FUZZ_CHECK(hf_ring_client_map(dup(p->fds[HF_FD_REQUESTS]), dup(p->fds[HF_FD_COMPLETIONS]), NULL,
                                   &ring) == 0);
     hf_ring_client_unmap(&ring);
-    ring_doorbell(p);
+    ring_bell(p);
 }
 
 static void ask(struct peer *p, struct fuzz_input *in)
@@ -338,7 +339,7 @@ static void ask(struct peer *p, struct fuzz_input *in)
     }
     memcpy((void *)hf_ring_place(p->out, p->tail), &q, sizeof(q));
     atomic_store(&p->out->tail, ++p->tail);
-    ring_doorbell(p);
+    ring_bell(p);
 }
 
 /* A round was won: the broker's word to the client, without the nodes. */
@@ -455,18 +456,19 @@ static void step(struct fuzz_input *in)
     case 12:
         offset = fuzz_u16(in) % (HF_REQUESTS_BYTES - 64);
         fuzz_take(in, (char *)p->out + offset, fuzz_u8(in) % 65);
-        ring_doorbell(p);
+        ring_bell(p);
         return;
     case 13:
         atomic_store(&p->out->tail, fuzz_near(in, p->tail));
-        ring_doorbell(p);
+        ring_bell(p);
         return;
     case 14:
         atomic_store(&p->out->completion_head, fuzz_near(in, ++p->completion_head));
         turn();
         return;
-    case 15: /* blocking for all who have it, and full */
-        (void)fcntl(p->fds[HF_FD_DOORBELL], F_SETFL, what & 0x80 ? 0 : O_NONBLOCK);
+    case 15: /* the socket is full */
+        for (int i = 0; i < 1000 && send(p->sock, &what, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1; i++)
+            ;
         turn();
         return;
     }

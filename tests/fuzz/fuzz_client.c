@@ -206,7 +206,6 @@ static void make_welcome(struct fuzz_input *in)
     plan.fd_count = HF_WELCOME_FDS;
     FUZZ_CHECK(
         hf_ring_agent_create(&ring, &plan.fds[HF_FD_REQUESTS], &plan.fds[HF_FD_COMPLETIONS]) == 0);
-    plan.fds[HF_FD_DOORBELL] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (how < 0xc0)
         return;
     if (how & 1)

@@ -4,6 +4,7 @@
  * The input: a byte that says at which event the connection is closed from inside (0: never), then {length, bytes} again
  * and again, one piece for each turn of the loop. What follows an end goes to the next connection. */
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/loop_turn.h"
 
 #include <signal.h>
 #include <sys/socket.h>
@@ -71,7 +72,7 @@ static void on_ended(bool refused, const char *text, void *arg)
 
 static void turn(void)
 {
-    loop_turn(loop);
+    loop_turn_once(loop);
 }
 
 static void begin(void)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Clients that mean ill: what each attack gets, and what a good client beside them notices."""
 import contextlib
+import ctypes
 import os
 import pathlib
 import re
@@ -727,6 +728,30 @@ def crowd(run):
         assert grown < (64 if not SANITIZE else 512) * 1024, f"{grown} KiB more"
         assert told < 20 * took + 100, f"{told} lines in {took:.0f} s"
     assert "error" not in agent.err, agent.err[-2000:]
+
+
+KCMP, KCMP_FILE = 312, 0  # of x86-64
+
+
+# Whoever has an open file may watch it in an epoll set whose lock is held for ever (a buffer in FUSE): its last close waits for that.
+@scenario("no open file of the agent is a client's, too: nobody can make its last close wait", needs_root=True, sanitizers=False)
+def nothing_shared(run):
+    run.redis(1)
+    agent = run.agent()
+    holder = run.holder()
+    holder.acquire("job")
+    kcmp = ctypes.CDLL(None, use_errno=True).syscall
+
+    def files(pid):
+        return sorted(int(path.name) for path in pathlib.Path(f"/proc/{pid}/fd").iterdir())
+
+    def is_same(mine, theirs):
+        return kcmp(KCMP, agent.pid, holder.pid, KCMP_FILE, mine, theirs) == 0
+
+    assert os.uname().machine == "x86_64"
+    shared = [(os.readlink(f"/proc/{agent.pid}/fd/{mine}"), mine, theirs)
+              for mine in files(agent.pid) for theirs in files(holder.pid) if is_same(mine, theirs)]
+    assert not [name for name, _, _ in shared if name != "/dev/null"], shared
 
 
 # To each change of a set that is in another one the kernel takes a lock that is the whole host's. A user who nests many sets

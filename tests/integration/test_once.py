@@ -214,6 +214,25 @@ def refused_remembers(run):
     assert not has_run(tries(run, agent))
 
 
+@scenario("two nodes came back empty and vote again: the third alone knows of the run, and no job starts without its answer")
+def came_back(run):
+    run.redis(3)
+    agent = run.agent(options=("--ttl-max", "1s"), ttl="1s")
+    assert has_run(tries(run, agent))
+    for node in run.nodes[:2]:
+        node.kill()
+        node.restart()
+        wait_node(run, node.id, agent, votes=True)
+    run.nodes[2].sigstop()
+    result = tries(run, agent, "-w", "1s")
+    assert result.rc == NO_AGENT and "may know whether the job has run" in result.err, result
+    run.nodes[2].sigcont()
+    wait_node(run, run.nodes[2].id, agent, votes=True)
+    assert not has_run(tries(run, agent))
+    # Nobody knows of this one, and all say so.
+    assert has_run(tries(run, agent, name="another"))
+
+
 @scenario("no run without a majority that took it down, and none counts that did not begin")
 def no_majority(run):
     run.redis(3)

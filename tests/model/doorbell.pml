@@ -5,7 +5,7 @@
  * The client (`shm/ring_client.c`, `libclient/dispatch.c`) sends three requests, as many at a time as
  * it likes, and waits for three answers. It sleeps on the futex word, or on its socket as programs
  * with an event loop do. The agent (`shm/ring_agent.c`, `agent/broker/clients/sessions.c`) sleeps in epoll on the
- * client's eventfd, which it never reads. Rings have two places here: one fewer than requests.
+ * client's socket. Rings have two places here: one fewer than requests.
  *
  * Rules; a model without one of them must fail:
  */
@@ -15,7 +15,7 @@
 #define DROP_NEED_WAKE_LAST    4  /* `shm/ring_client.c:hf_ring_submit`: need_wake is read after the entry is in */
 #define DROP_SUBMIT_RELEASE    5  /* `shm/ring_client.c:hf_ring_submit`: the entry is out before tail */
 #define DROP_TAKE_ACQUIRE      6  /* `shm/ring_agent.c:hf_ring_take`: tail is read before the entry */
-#define DROP_EDGE_FIRST        7  /* `agent/broker/clients/sessions.c:sessions_on_doorbells`: the edge is taken before the ring is looked at */
+#define DROP_EDGE_FIRST        7  /* `agent/broker/clients/sessions.c:sessions_on_socket`: the bell is read before the ring is looked at */
 #define DROP_RING              8  /* `libclient/ring.c:hfc_ring_flush`: rings if any of the requests asked for it */
 #define DROP_POST_RELEASE      9  /* `shm/ring_agent.c:hf_ring_put`: the entry is out before tail */
 #define DROP_REAP_ACQUIRE      10 /* `shm/ring_client.c:hf_ring_reap`: tail is read before the entry */

@@ -147,7 +147,6 @@ static struct session *session_new(struct clients *clients, uint32_t pid, uint32
     struct session *s = &made->session;
 
     s->clients = clients;
-    s->bell.fd = -1;
     s->pid = pid;
     s->uid = uid;
     s->caller = (struct caller){.uid = uid, .gid = uid, .trusted = uid == geteuid()};

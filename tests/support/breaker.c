@@ -13,10 +13,9 @@
  *   breaker SOCKET watched COUNT   has its socket watched COUNT times, a thousand in one epoll, and asks and is nudged for five seconds; prints
  *                                  how often
  *   breaker SOCKET sparse          says that its rings are allocated, which they are not
- *   breaker SOCKET unready         rings its doorbell before its rings are allocated
+ *   breaker SOCKET unready         rings before its rings are allocated
  *   breaker SOCKET write-locked    locks its requests' file in the kernel by a write that never ends, until stdin does (as root)
  *   breaker SOCKET write-shared    tries to change what the agent shares with it
- *   breaker SOCKET bell            looks whether the agent reads or writes its doorbell
  *   breaker SOCKET stranger        says that it is a guardian, with a cookie of its own
  *   breaker SOCKET victim          takes the lock "stolen", prints "cookie HEX", and ends with stdin
  *   breaker SOCKET queries|onces|pages SESSIONS DEPTH
@@ -152,7 +151,6 @@ static int churn(const char *path, int ms, bool keep)
         if (raw_attach(&raw, path, HF_ROLE_HOLDER, NULL) == HF_OK) {
             close(raw.sock);
             close(raw.fds[HF_FD_TABLE]);
-            close(raw.fds[HF_FD_DOORBELL]);
             hf_ring_client_unmap(&raw.ring);
             for (int i = HF_FD_REQUESTS; i <= HF_FD_COMPLETIONS; i++) {
                 if (keep)
@@ -264,7 +262,7 @@ static int unready(const char *path)
     if (raw_greet(&raw, path, HF_ROLE_HOLDER, NULL) < 0)
         die(raw.why);
     for (int i = 0; i < 30; i++) { /* over some sweeps of the agent */
-        raw_ring_doorbell(&raw);
+        raw_ring_bell(&raw);
         usleep(10000);
     }
     return is_touched() ? 1 : 0;
@@ -301,7 +299,7 @@ static int write_locked(const char *path)
         printf("no userfaultfd\n");
         return 0;
     }
-    raw_ring_doorbell(&raw);
+    raw_ring_bell(&raw);
     printf("locked\n");
     fflush(stdout);
     (void)getchar();
@@ -326,7 +324,7 @@ static int sparse(const char *path)
             (void)*(const volatile char *)(map + at);
         if (fcntl(raw.fds[HF_FD_REQUESTS], F_ADD_SEALS, F_SEAL_FUTURE_WRITE) < 0)
             die("F_ADD_SEALS");
-        raw_ring_doorbell(&raw);
+        raw_ring_bell(&raw);
         if (!raw_is_cut_off(&raw) ||
             kib_of(raw.fds[HF_FD_REQUESTS]) + kib_of(raw.fds[HF_FD_COMPLETIONS]) !=
                 (HF_REQUESTS_BYTES + HF_RING_BYTES - 4096) / 1024)
@@ -462,25 +460,6 @@ static int wait_for(const char *name, int most)
     return answer.op == HF_OP_PING && refused == most ? 0 : 1;
 }
 
-/* (!) The agent touches no doorbell: whoever has it can make that block. */
-static int bell(void)
-{
-    struct hf_completion_entry answer;
-    uint64_t rings = 0;
-
-    for (uint64_t id = 1; id <= 100; id++) {
-        submit(&(struct hf_request_entry){.op = HF_OP_PING, .id = id});
-        for (int ms = 0; hf_ring_reap(&raw.ring, &answer) != 1; ms++) {
-            if (ms > RAW_PATIENCE_MS)
-                return 1;
-            usleep(1000);
-        }
-    }
-    if (read(raw.fds[HF_FD_DOORBELL], &rings, sizeof(rings)) != sizeof(rings))
-        rings = 0;
-    return rings == 101 ? 0 : 1; /* the first when it attached */
-}
-
 /* What one of many sessions has open. */
 struct asker {
     struct raw_client raw;
@@ -502,7 +481,7 @@ static bool ask_again(struct asker *asker, uint8_t op, int depth, int ret_count[
         ret_count[answer.status == HF_ELIMIT]++;
     }
     if (any)
-        raw_ring_doorbell(&asker->raw); /* there is room for more */
+        raw_ring_bell(&asker->raw); /* there is room for more */
     for (; asker->open < depth; asker->open++) {
         struct hf_request_entry entry =
             raw_acquire(asker->id + 1, "job", op == HF_OP_LISTING ? 0 : 3);
@@ -780,8 +759,6 @@ int main(int argc, char **argv)
     if (strcmp(kind, "linger") == 0)
         return linger(argv[1], argc > 3 && atoi(argv[3]));
     attach(argv[1]);
-    if (strcmp(kind, "bell") == 0)
-        return bell();
     if (strcmp(kind, "zero-id") == 0) {
         submit(&(struct hf_request_entry){.op = HF_OP_PING});
     } else if (strcmp(kind, "unknown-op") == 0) {
@@ -791,7 +768,7 @@ int main(int argc, char **argv)
             .op = HF_OP_ACQUIRE, .id = 1, .name_len = 1, .note_len = HF_NOTE_MAX + 1});
     } else if (strcmp(kind, "request-cursor") == 0) {
         atomic_store(&raw.ring.out->tail, 1000);
-        raw_ring_doorbell(&raw);
+        raw_ring_bell(&raw);
     } else if (strcmp(kind, "completion-cursor") == 0) {
         atomic_store(&raw.ring.out->completion_head, 1000);
         submit(&(struct hf_request_entry){.op = HF_OP_PING, .id = 1});

@@ -11,7 +11,7 @@
 #include "shm/status.h"
 #include "tests/support/scratch.h"
 
-#define POLLED  (1 + 2 * CLIENTS) /* listener, and socket and doorbell of each client */
+#define POLLED  (1 + CLIENTS) /* listener, and socket of each client */
 #define TURN_MS 10
 
 /* --- clients ---------------------------------------------------------------------------------- */
@@ -19,10 +19,8 @@
 static void close_client(struct attached *c)
 {
     close(c->sock);
-    if (c->welcomed) {
-        close(c->doorbell);
+    if (c->welcomed)
         hf_ring_agent_destroy(&c->ring);
-    }
     *c = (struct attached){0};
 }
 
@@ -109,8 +107,6 @@ static void welcome_client(struct fake_agent *a, int client)
     memcpy(welcome.cookie, c->cookie, sizeof(c->cookie));
     MUST(hf_table_readonly_fd(&a->table, &fds[HF_FD_TABLE]) == 0);
     MUST(hf_ring_agent_create(&c->ring, &fds[HF_FD_REQUESTS], &fds[HF_FD_COMPLETIONS]) == 0);
-    c->doorbell = fds[HF_FD_DOORBELL] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    MUST(c->doorbell >= 0);
     c->welcomed = true;
     send_welcome(c, &welcome, fds, HF_WELCOME_FDS);
     close(fds[HF_FD_TABLE]);
@@ -146,7 +142,8 @@ static void hear_client(struct fake_agent *a, int client)
         client_gone(a, client);
         return;
     }
-    if (c->welcomed && len == sizeof(struct hf_group)) /* a guardian's, of its job */
+    if (c->welcomed &&
+        (len == HF_BELL_BYTES || len == sizeof(struct hf_group))) /* a guardian's job */
         return;
     MUST(!c->welcomed && len == sizeof(hello) && hello.magic == HF_WIRE_MAGIC &&
          hello.fingerprint == hf_wire_fingerprint());
@@ -179,16 +176,10 @@ static bool serve_rings(struct fake_agent *a)
 
 static void turn(struct fake_agent *a, struct pollfd *fds)
 {
-    uint64_t rings;
-
     if (fds[0].revents)
         accept_client(a);
     for (int i = 0; i < CLIENTS; i++) {
-        struct attached *c = &a->clients[i];
-
-        if (c->welcomed)
-            (void)!read(c->doorbell, &rings, sizeof(rings));
-        if (c->used)
+        if (a->clients[i].used)
             hear_client(a, i);
     }
     while (serve_rings(a))
@@ -219,9 +210,7 @@ static void *run(void *arg)
         for (int i = 0; i < CLIENTS; i++) {
             struct attached *c = &a->clients[i];
 
-            fds[1 + 2 * i] = (struct pollfd){.fd = c->used ? c->sock : -1, .events = POLLIN};
-            fds[2 + 2 * i] =
-                (struct pollfd){.fd = c->welcomed ? c->doorbell : -1, .events = POLLIN};
+            fds[1 + i] = (struct pollfd){.fd = c->used ? c->sock : -1, .events = POLLIN};
         }
         pthread_mutex_unlock(&a->lock);
         (void)poll(fds, POLLED, TURN_MS);

@@ -34,7 +34,7 @@
 
 struct attached {
     bool used, welcomed;
-    int sock, doorbell;
+    int sock;
     struct hf_ring_agent ring;
     struct ucred peer;
     struct hf_hello hello;

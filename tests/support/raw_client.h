@@ -35,11 +35,11 @@ static inline int raw_connect(const char *path)
     return -1;
 }
 
-static inline void raw_ring_doorbell(const struct raw_client *raw)
+static inline void raw_ring_bell(const struct raw_client *raw)
 {
-    const uint64_t one = 1;
+    const char bell = 0;
 
-    (void)!write(raw->fds[HF_FD_DOORBELL], &one, sizeof(one));
+    (void)send(raw->sock, &bell, sizeof(bell), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /* HF_OK, or why it was refused (with `why`). */
@@ -76,7 +76,7 @@ static inline int raw_attach(struct raw_client *raw, const char *path, uint32_t 
     /* Mapping closes both; they are wanted for worse. */
     status = hf_ring_client_map(dup(raw->fds[HF_FD_REQUESTS]), dup(raw->fds[HF_FD_COMPLETIONS]),
                                 NULL, &raw->ring);
-    raw_ring_doorbell(raw);
+    raw_ring_bell(raw);
     return status;
 }
 
@@ -87,7 +87,7 @@ static inline bool raw_submit(struct raw_client *raw, const struct hf_request_en
 
     if (hf_ring_submit(&raw->ring, entry, &wake) < 0)
         return false;
-    raw_ring_doorbell(raw);
+    raw_ring_bell(raw);
     return true;
 }
 

@@ -50,7 +50,7 @@ static HF_UNUSED void make_sessions(void)
         sessions[i].uid = users[i].uid;
         sessions[i].caller = (struct caller){.uid = users[i].uid, .gid = users[i].uid};
         sessions[i].pid = people[i].pid;
-        sessions[i].bell.fd = sessions[i].socket.fd = -1;
+        sessions[i].socket.fd = -1;
         LIST_INSERT_HEAD(&people[i].sessions, &sessions[i], of_client);
         LIST_INSERT_HEAD(&the_clients.all, &people[i], all);
         LIST_INSERT_HEAD(&the_clients.sessions, &sessions[i], all);

@@ -686,24 +686,35 @@ TEST(test_every_default_is_in_its_range)
     }
 }
 
+TEST(test_nobody_else_lists_the_directory)
+{
+    struct config c = {.system = true, .group = (gid_t)-1};
+
+    assert_int_equal(config_dir_mode(&c), 0711);
+    c.system = false;
+    assert_int_equal(config_dir_mode(&c), 0700);
+    c.group = 100;
+    assert_int_equal(config_dir_mode(&c), 0711);
+}
+
 TEST(test_clients_are_bounded_by_descriptors)
 {
     struct config c = {.node_count = 3, .clients_max = 1024, .clients_per_uid = 768};
 
-    config_bound_clients(&c, 64 + 12 + 5 * 1024);
+    config_bound_clients(&c, 64 + 12 + 4 * 1024);
     assert_int_equal(c.clients_max, 1024);
     assert_false(c.descriptors_bound);
     assert_int_equal(c.groups_max, 0);
     assert_false(c.guardians_fit);
-    config_bound_clients(&c, 64 + 12 + 5 * 1024 + 30);
+    config_bound_clients(&c, 64 + 12 + 4 * 1024 + 32);
     assert_int_equal(c.groups_max, 10); /* three descriptors each */
-    config_bound_clients(&c, 64 + 12 + 10 * 1024 + 3 * 512 - 5);
+    config_bound_clients(&c, 64 + 12 + 8 * 1024 + 3 * 512 - 5);
     assert_int_equal(c.groups_max, 512);
     assert_false(c.guardians_fit); /* what is left after the groups has no room for 1024 more */
     config_bound_clients(&c, 65536);
     assert_int_equal(c.groups_max, 512);
     assert_true(c.guardians_fit);
-    config_bound_clients(&c, 64 + 12 + 5 * 512 + 2);
+    config_bound_clients(&c, 64 + 12 + 4 * 512 + 2);
     assert_int_equal(c.clients_max, 512);
     assert_int_equal(c.clients_per_uid, 384);
     assert_int_equal(c.groups_max, 0);
@@ -734,6 +745,7 @@ int main(void)
         ROW(test_dev),
         ROW(test_list_hash),
         ROW(test_runtime_dir),
+        ROW(test_nobody_else_lists_the_directory),
         ROW(test_clients_are_bounded_by_descriptors),
         ROW(test_keys),
         ROW(test_bad_key_formats),

@@ -17,6 +17,7 @@
 #include "agent/base/loop.h"
 #include "shm/compiler.h"
 #include "shm/status.h"
+#include "tests/support/loop_turn.h"
 
 #define MOST 200 /* more than one turn takes */
 
@@ -59,20 +60,13 @@ static int readable(void)
     return fd;
 }
 
-static void ring(int fd)
-{
-    const uint64_t one = 1;
-
-    assert_int_equal(write(fd, &one, sizeof(one)), sizeof(one));
-}
-
 static void in_two_turns_everybody_of_many_is_told(void **state)
 {
     (void)state;
     for (int i = 0; i < MOST; i++)
         assert_int_equal(loop_fd_add(loop, &watches[i], readable(), count), HF_OK);
     for (int turn = 0; turn < (MOST + 63) / 64 + 1; turn++)
-        loop_turn(loop);
+        loop_turn_once(loop);
     for (int i = 0; i < MOST; i++)
         assert_true(told[i] > 0);
 }
@@ -93,7 +87,7 @@ static void what_a_callback_adds_waits_for_the_next_turn(void **state)
     (void)state;
     assert_int_equal(loop_fd_add(loop, &watches[0], readable(), let_in), HF_OK);
     for (int turn = 1; turn < 10; turn++) {
-        loop_turn(loop);
+        loop_turn_once(loop);
         assert_int_equal(told[turn - 1], 1);
         assert_int_equal(told[turn], 0);
     }
@@ -115,24 +109,8 @@ static void what_was_replaced_within_a_turn_is_not_told(void **state)
     (void)state;
     for (int i = 0; i < 2; i++)
         assert_int_equal(loop_fd_add(loop, &watches[i], readable(), replace_the_other), HF_OK);
-    loop_turn(loop);
+    loop_turn_once(loop);
     assert_int_equal(told[0] + told[1], 1);
-}
-
-static void a_bell_is_told_once_for_each_ring_though_nobody_reads_it(void **state)
-{
-    int fd = readable();
-
-    (void)state;
-    assert_int_equal(loop_fd_watch(loop, &watches[0], fd, LOOP_RING, count), HF_OK);
-    for (int i = 0; i < 3; i++)
-        loop_turn(loop);
-    assert_int_equal(told[0], 1);
-    ring(fd);
-    ring(fd);
-    for (int i = 0; i < 3; i++)
-        loop_turn(loop);
-    assert_int_equal(told[0], 2);
 }
 
 static unsigned happened;
@@ -152,20 +130,20 @@ static void wishes_count_as_they_are_when_the_loop_sleeps(void **state)
     loop_fd_want(loop, &watches[0], LOOP_READ | LOOP_WRITE);
     loop_fd_want(loop, &watches[0], LOOP_READ);
     happened = 0;
-    loop_turn(loop);
+    loop_turn_once(loop);
     assert_int_equal(happened, 0);
     loop_fd_want(loop, &watches[0], LOOP_READ | LOOP_WRITE);
-    loop_turn(loop);
+    loop_turn_once(loop);
     assert_int_equal(happened, LOOP_WRITE);
     /* An end shows to whoever reads, and to nobody who wants nothing. */
     close(pair[1]);
     happened = 0;
     loop_fd_want(loop, &watches[0], LOOP_READ);
-    loop_turn(loop);
+    loop_turn_once(loop);
     assert_int_equal(happened, LOOP_READ);
     loop_fd_want(loop, &watches[0], 0);
     happened = 0;
-    loop_turn(loop);
+    loop_turn_once(loop);
     assert_int_equal(happened, 0);
     assert_int_equal(watches[0].watched, 0);
 }
@@ -202,7 +180,7 @@ static void what_is_due_comes_before_descriptors(void **state)
     loop_on_turn(loop, on_turn, NULL);
     assert_int_equal(loop_fd_add(loop, &watches[0], readable(), on_fd), HF_OK);
     assert_int_equal(loop_timer_set(loop, &timer, clock_now()), HF_OK);
-    loop_turn(loop);
+    loop_turn_once(loop);
     assert_int_equal(ordered, 3);
     for (int i = 0; i < 3; i++)
         assert_int_equal(order[i], i + 1);
@@ -289,7 +267,6 @@ int main(void)
         ROW(in_two_turns_everybody_of_many_is_told),
         ROW(what_a_callback_adds_waits_for_the_next_turn),
         ROW(what_was_replaced_within_a_turn_is_not_told),
-        ROW(a_bell_is_told_once_for_each_ring_though_nobody_reads_it),
         ROW(wishes_count_as_they_are_when_the_loop_sleeps),
         ROW(what_is_due_comes_before_descriptors),
         ROW(no_wake_is_lost),

@@ -150,7 +150,7 @@ static int closes_what_it_inherited(void *arg)
     int before = count_open();
 
     hf_disconnect(p->f.client);
-    return before - count_open() == 4 ? 0 : 40; /* socket, doorbell, epoll, timer */
+    return before - count_open() == 3 ? 0 : 40; /* socket, epoll, timer */
 }
 
 static void a_forked_child_closes_what_it_inherited(void **state)

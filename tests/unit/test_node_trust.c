@@ -339,6 +339,48 @@ TEST(the_word_does_not_skip_the_median_or_a_step)
 }
 
 /* Also under the word: it says what was so when the agent started. */
+TEST(a_node_remembers_as_far_back_as_it_runs_and_its_sentinel_is_old)
+{
+    struct node_trust t = trusted(); /* both are OLD at 0 */
+    struct node_facts younger = facts_of(RUN_B, 0);
+
+    assert_true(trust_remembers(&t, hf_ns(OLD - SEC), at(0)));
+    assert_false(trust_remembers(&t, hf_ns(OLD + SEC), at(0)));
+    assert_true(trust_remembers(&t, hf_ns(OLD + SEC), at(100 * SEC)));
+    /* It votes again long before that. */
+    trust_on_facts(&t, &younger, 0, at(100 * SEC));
+    sample(&t, 0, at(100 * SEC));
+    assert_true(trust_may_vote(&t, at(200 * SEC)));
+    assert_false(trust_remembers(&t, hf_ns(OLD), at(200 * SEC)));
+    assert_true(trust_remembers(&t, hf_ns(99 * SEC), at(200 * SEC)));
+    t = trusted();
+    sentinel(&t, NONCE_A, at(0));
+    {
+        struct node_sentinel made = sentinel_of(NONCE_B, at(100 * SEC));
+
+        trust_on_sentinel(&t, &made, false, at(100 * SEC));
+    }
+    sample(&t, 0, at(200 * SEC));
+    assert_false(trust_remembers(&t, hf_ns(OLD), at(200 * SEC)));
+    assert_true(trust_remembers(&t, hf_ns(90 * SEC), at(200 * SEC)));
+}
+
+TEST(with_the_word_it_remembers_until_it_is_seen_to_forget)
+{
+    struct node_trust t = fresh();
+    struct node_facts young = facts_of(RUN_A, 0);
+
+    trust_on_facts(&t, &young, 0, at(0));
+    sample(&t, 0, at(0));
+    sentinel(&t, NONCE_A, at(0));
+    judge(&t, at(0));
+    assert_true(trust_remembers(&t, hf_ns(100 * OLD), at(SEC)));
+    young = facts_of(RUN_B, 0);
+    trust_on_facts(&t, &young, 0, at(2 * SEC));
+    sample(&t, 0, at(2 * SEC));
+    assert_false(trust_remembers(&t, hf_ns(100 * OLD), at(2 * SEC)));
+}
+
 TEST(the_word_is_not_about_nodes_that_come_later)
 {
     struct node_trust t = fresh();
@@ -627,6 +669,8 @@ int main(void)
         cmocka_unit_test(the_quarantine_is_over_at_its_end_and_a_new_one_begins_afresh),
         cmocka_unit_test(the_word_skips_age_and_a_sentinel_that_is_not_there_yet),
         cmocka_unit_test(the_word_does_not_skip_the_median_or_a_step),
+        cmocka_unit_test(a_node_remembers_as_far_back_as_it_runs_and_its_sentinel_is_old),
+        cmocka_unit_test(with_the_word_it_remembers_until_it_is_seen_to_forget),
         cmocka_unit_test(the_word_is_not_about_nodes_that_come_later),
         cmocka_unit_test(the_word_is_used_once),
         cmocka_unit_test(the_word_skips_one_new_run_id_of_a_node_known_from_the_journal),

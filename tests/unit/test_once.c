@@ -30,12 +30,46 @@ static void every_node_is_waited_for(void **state)
     struct once once = three_nodes();
 
     (void)state;
-    once_said(&once, 0, true, &never);
-    once_said(&once, 1, true, &never);
+    once_said(&once, 0, true, true, &never);
+    once_said(&once, 1, true, true, &never);
     /* (!) The third may be the only one that remembers. */
     assert_int_equal(once_decide(&once), ONCE_OPEN);
     once_silent(&once, 2);
     assert_int_equal(once_decide(&once), ONCE_ENOUGH);
+}
+
+static void who_came_back_in_the_period_proves_nothing_unless_all_answer(void **state)
+{
+    struct once once = three_nodes();
+
+    (void)state;
+    once_said(&once, 0, true, false, &never); /* it restarted, and votes again */
+    once_said(&once, 1, true, true, &never);
+    once_silent(&once, 2);
+    assert_int_equal(once_decide(&once), ONCE_ENOUGH);
+    assert_false(once_proves_none(&once));
+    once_said(&once, 2, true, false, &never);
+    assert_true(once_proves_none(&once));
+    /* Two that remember are a majority, whoever is away. */
+    once = three_nodes();
+    once_said(&once, 0, true, true, &never);
+    once_said(&once, 1, true, true, &never);
+    once_silent(&once, 2);
+    assert_true(once_proves_none(&once));
+    twins_pair(&once.twins, 0, 1);
+    assert_false(once_proves_none(&once));
+    /* Of them who may not vote does not count, nor what lies too far ahead. */
+    once = three_nodes();
+    once_said(&once, 0, false, true, &never);
+    once_said(&once, 1, true, true, &never);
+    once_silent(&once, 2);
+    assert_false(once_proves_none(&once));
+    once = three_nodes();
+    once_said(&once, 0, true, false, &never);
+    once_said(&once, 1, true, false, &never);
+    once_said(&once, 2, true, true,
+              &(struct once_record){.fence = 8, .at_us = NOW_US + 2 * HOUR_US});
+    assert_false(once_proves_none(&once));
 }
 
 static void a_node_that_may_not_vote_tells_and_does_not_count(void **state)
@@ -43,8 +77,8 @@ static void a_node_that_may_not_vote_tells_and_does_not_count(void **state)
     struct once once = three_nodes();
 
     (void)state;
-    once_said(&once, 0, true, &never);
-    once_said(&once, 1, false, &later);
+    once_said(&once, 0, true, true, &never);
+    once_said(&once, 1, false, true, &later);
     once_silent(&once, 2);
     assert_int_equal(once_decide(&once), ONCE_FEW);
     assert_int_equal(standing(&once).at_us, later.at_us);
@@ -56,27 +90,29 @@ static void a_start_counts_unless_a_majority_has_a_later_record(void **state)
     struct once_record back = {.fence = 8, .turn = 2, .at_us = 10}, none = {.fence = 9};
 
     (void)state;
-    once_said(&once, 0, true, &later);
-    once_said(&once, 1, true, &never);
-    once_said(&once, 2, true, &back);
+    once_said(&once, 0, true, true, &later);
+    once_said(&once, 1, true, true, &never);
+    once_said(&once, 2, true, true, &back);
     /* (!) One node may have made up that it was taken back, or that a later asker ran nothing. */
     assert_int_equal(standing(&once).at_us, later.at_us);
-    once_said(&once, 2, true, &none);
+    once_said(&once, 2, true, true, &none);
     assert_int_equal(standing(&once).at_us, later.at_us);
-    once_said(&once, 1, true, &back);
+    once_said(&once, 1, true, true, &back);
     assert_int_equal(standing(&once).at_us, back.at_us);
-    once_said(&once, 1, true, &none);
+    once_said(&once, 1, true, true, &none);
     assert_int_equal(once_standing(&once, NOW_US, hour), -1);
     twins_pair(&once.twins, 1, 2); /* one server is no majority */
     assert_int_equal(standing(&once).at_us, later.at_us);
     once.twins = (struct twins){0};
     /* One of this period, and not the latest: clocks were set back. */
-    once_said(&once, 0, true, &(struct once_record){.fence = 7, .at_us = NOW_US});
-    once_said(&once, 1, true, &(struct once_record){.fence = 8, .at_us = NOW_US + 2 * HOUR_US});
-    once_said(&once, 2, true, &(struct once_record){.fence = 8, .at_us = NOW_US + 2 * HOUR_US});
+    once_said(&once, 0, true, true, &(struct once_record){.fence = 7, .at_us = NOW_US});
+    once_said(&once, 1, true, true,
+              &(struct once_record){.fence = 8, .at_us = NOW_US + 2 * HOUR_US});
+    once_said(&once, 2, true, true,
+              &(struct once_record){.fence = 8, .at_us = NOW_US + 2 * HOUR_US});
     assert_int_equal(standing(&once).at_us, NOW_US + 2 * HOUR_US);
-    once_said(&once, 2, true, &never);
-    once_said(&once, 1, true, &(struct once_record){.fence = 8, .at_us = 1});
+    once_said(&once, 2, true, true, &never);
+    once_said(&once, 1, true, true, &(struct once_record){.fence = 8, .at_us = 1});
     assert_int_equal(standing(&once).at_us, NOW_US);
 }
 
@@ -86,11 +122,11 @@ static void who_has_another_start_is_told(void **state)
 
     (void)state;
     for (int i = 0; i < 3; i++)
-        once_said(&once, i, true, &later);
+        once_said(&once, i, true, true, &later);
     assert_false(once_differs(&once, &later));
-    once_said(&once, 1, false, &never); /* in quarantine: it will vote */
+    once_said(&once, 1, false, true, &never); /* in quarantine: it will vote */
     assert_true(once_differs(&once, &later));
-    once_said(&once, 1, true, &(struct once_record){.fence = 9});
+    once_said(&once, 1, true, true, &(struct once_record){.fence = 9});
     assert_true(once_differs(&once, &later));
 }
 
@@ -101,22 +137,22 @@ static void a_start_far_ahead_is_doubted_unless_a_majority_shows_it(void **state
                        near = {.fence = 8, .at_us = NOW_US + MINUTE_US};
 
     (void)state;
-    once_said(&once, 0, true, &earlier);
-    once_said(&once, 1, true, &never);
-    once_said(&once, 2, true, &near);
+    once_said(&once, 0, true, true, &earlier);
+    once_said(&once, 1, true, true, &never);
+    once_said(&once, 2, true, true, &near);
     assert_int_equal(standing(&once).at_us, near.at_us);
-    once_said(&once, 2, true, &ahead);
+    once_said(&once, 2, true, true, &ahead);
     assert_true(once_doubts(&once, 2));
     assert_int_equal(standing(&once).at_us, earlier.at_us);
     assert_true(once_differs(&once, &earlier));
     assert_int_equal(once_decide(&once), ONCE_ENOUGH);
     /* (!) It has no vote: else a start that is on it and on the silent one is in no majority. */
     once_begin(&once, 3, 2, NOW_US);
-    once_said(&once, 0, true, &never);
+    once_said(&once, 0, true, true, &never);
     once_silent(&once, 1);
-    once_said(&once, 2, true, &ahead);
+    once_said(&once, 2, true, true, &ahead);
     assert_int_equal(once_decide(&once), ONCE_FEW);
-    once_said(&once, 1, true, &ahead);
+    once_said(&once, 1, true, true, &ahead);
     assert_false(once_doubts(&once, 2));
     assert_int_equal(standing(&once).at_us, ahead.at_us);
 }
@@ -129,11 +165,11 @@ static void an_asker_far_ahead_is_doubted_unless_a_majority_shows_it(void **stat
     (void)state;
     once_refused(&once, 2, far);
     assert_int_equal(once_decide(&once), ONCE_OPEN);
-    once_said(&once, 0, true, &never);
-    once_said(&once, 1, true, &(struct once_record){.seen = 7, .seen_turn = 1});
+    once_said(&once, 0, true, true, &never);
+    once_said(&once, 1, true, true, &(struct once_record){.seen = 7, .seen_turn = 1});
     assert_true(once_doubts(&once, 2));
     assert_int_equal(once_decide(&once), ONCE_ENOUGH);
-    once_said(&once, 2, true, &(struct once_record){.seen = far, .seen_turn = 9});
+    once_said(&once, 2, true, true, &(struct once_record){.seen = far, .seen_turn = 9});
     assert_int_equal(once_seen(&once).seen, 7);
     once_refused(&once, 2, far - 1);
     assert_int_equal(once_decide(&once), ONCE_LATE);
@@ -142,7 +178,7 @@ static void an_asker_far_ahead_is_doubted_unless_a_majority_shows_it(void **stat
     assert_int_equal(once_decide(&once), ONCE_LATE);
     once_silent(&once, 1);
     once_begin(&once, 3, 2, NOW_US);
-    once_said(&once, 0, true, &never);
+    once_said(&once, 0, true, true, &never);
     once_silent(&once, 1);
     once_refused(&once, 2, far);
     assert_int_equal(once_decide(&once), ONCE_FEW);
@@ -153,8 +189,8 @@ static void one_refusal_is_enough(void **state)
     struct once once = three_nodes();
 
     (void)state;
-    once_said(&once, 0, true, &never);
-    once_said(&once, 1, true, &never);
+    once_said(&once, 0, true, true, &never);
+    once_said(&once, 1, true, true, &never);
     once_refused(&once, 2, 9);
     assert_int_equal(once_decide(&once), ONCE_LATE);
 }
@@ -165,11 +201,11 @@ static void a_write_is_over_once_a_majority_took_it(void **state)
     struct once once = three_nodes();
 
     (void)state;
-    once_said(&once, 0, true, &never);
+    once_said(&once, 0, true, true, &never);
     assert_int_equal(once_taken(&once), ONCE_OPEN);
-    once_said(&once, 1, false, &never);
+    once_said(&once, 1, false, true, &never);
     assert_int_equal(once_taken(&once), ONCE_OPEN);
-    once_said(&once, 1, true, &never);
+    once_said(&once, 1, true, true, &never);
     assert_int_equal(once_taken(&once), ONCE_ENOUGH);
     once_refused(&once, 2, 9);
     assert_int_equal(once_taken(&once), ONCE_ENOUGH);
@@ -177,8 +213,8 @@ static void a_write_is_over_once_a_majority_took_it(void **state)
     assert_int_equal(once_taken(&once), ONCE_LATE);
     once = three_nodes();
     twins_pair(&once.twins, 0, 1);
-    once_said(&once, 0, true, &never);
-    once_said(&once, 1, true, &never);
+    once_said(&once, 0, true, true, &never);
+    once_said(&once, 1, true, true, &never);
     assert_int_equal(once_taken(&once), ONCE_OPEN);
     once_silent(&once, 2);
     assert_int_equal(once_taken(&once), ONCE_FEW);
@@ -223,7 +259,7 @@ static void late_words_change_nothing(void **state)
 
     (void)state;
     for (int i = 0; i < 3; i++)
-        once_said(&once, i, true, &never);
+        once_said(&once, i, true, true, &never);
     once_silent(&once, 1);
     assert_int_equal(once_decide(&once), ONCE_ENOUGH);
 }
@@ -302,14 +338,14 @@ static void the_latest_who_asked_is_of_any_node(void **state)
                        ended = {.fence = 8, .turn = 1, .at_us = 50, .ended = 1};
 
     (void)state;
-    once_said(&once, 0, true, &a);
-    once_said(&once, 1, true, &b);
+    once_said(&once, 0, true, true, &a);
+    once_said(&once, 1, true, true, &b);
     assert_int_equal(once_seen(&once).seen, 8);
     assert_int_equal(once_seen(&once).seen_turn, 1);
     /* Not every node was told how it ended. */
-    once_said(&once, 0, true, &later);
-    once_said(&once, 1, true, &ended);
-    once_said(&once, 2, true, &earlier);
+    once_said(&once, 0, true, true, &later);
+    once_said(&once, 1, true, true, &ended);
+    once_said(&once, 2, true, true, &earlier);
     assert_int_equal(standing(&once).ended, 1);
 }
 
@@ -317,6 +353,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_node_is_waited_for),
+        cmocka_unit_test(who_came_back_in_the_period_proves_nothing_unless_all_answer),
         cmocka_unit_test(a_node_that_may_not_vote_tells_and_does_not_count),
         cmocka_unit_test(a_start_counts_unless_a_majority_has_a_later_record),
         cmocka_unit_test(who_has_another_start_is_told),

@@ -234,7 +234,7 @@ static void every_completion_and_signal_moves_the_wake_word(void **state)
 struct echo {
     struct pair p;
     _Atomic bool stop;
-    _Atomic bool bell; /* stands for the doorbell */
+    _Atomic bool bell; /* stands for the datagram */
 };
 
 /* An agent that sleeps whenever it may and wakes only by the bell. */

@@ -380,7 +380,7 @@ static int run_options_check_options(const struct run_options *run)
     if ((run->slots || run->mode) && run->once_per_ms)
         return args_usage(
             words[run->command],
-            "give --once-per for a lock that is neither counted nor shared: each slot "
+            "give --once-per for a lock that is neither counted, shared nor exclusive: each slot "
             "is another lock");
     if ((run->retry_failed || run->done_code) && !run->once_per_ms)
         return args_usage(words[run->command],

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -430,7 +429,7 @@ bool attach_hello(struct session *s, const struct hf_hello *h, size_t length)
     struct clients *clients = s->clients;
     struct hf_welcome w;
     struct client *c;
-    int fds[HF_WELCOME_FDS] = {-1, -1, -1, -1};
+    int fds[HF_WELCOME_FDS] = {-1, -1, -1};
     bool welcome = false;
     int rc;
 
@@ -444,7 +443,6 @@ bool attach_hello(struct session *s, const struct hf_hello *h, size_t length)
         return attach_turn_away(s, &w, HF_ELOST);
     }
     if (hf_table_readonly_fd(&clients->agent->table, &fds[HF_FD_TABLE]) < 0 ||
-        (fds[HF_FD_DOORBELL] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0 ||
         hf_ring_agent_create(&s->ring, &fds[HF_FD_REQUESTS], &fds[HF_FD_COMPLETIONS]) < 0 ||
         kept_watch(s->user, &fds[HF_FD_REQUESTS], &s->kept) < 0) {
         hf_ring_agent_destroy(&s->ring);
@@ -475,11 +473,8 @@ bool attach_hello(struct session *s, const struct hf_hello *h, size_t length)
         attach_pass_descriptors(s->socket.fd, true);
     rights_know_groups(s);
     loop_timer_cancel(clients->loop, &s->hello_timer);
-    if (session_watch_doorbell(s, fds[HF_FD_DOORBELL]) < 0 || !attach_send_welcome(s, &w, fds)) {
-        fds[HF_FD_DOORBELL] = -1;
+    if (!attach_send_welcome(s, &w, fds))
         goto close_fds;
-    }
-    fds[HF_FD_DOORBELL] = -1; /* the session's */
     /* This session watches the process from here on, and not before it was welcomed. */
     if (h->role == HF_ROLE_HOLDER)
         client_ghost_end(c);

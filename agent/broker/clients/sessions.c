@@ -1,9 +1,9 @@
-/* Sessions: the connections of attached processes, with their rings and doorbells.
+/* Sessions: the connections of attached processes, with their rings.
  *
  * A session ends when its socket ends, when its process ends (pidfd), or at the first violation of
  * the protocol; a client ends with its last session. The agent never blocks on, indexes by, or
- * re-reads what a client can write, and never reads or writes the doorbell eventfd, which a client
- * could make blocking: it is watched edge-triggered only.
+ * re-reads what a client can write. (!) No open file of the agent's is a client's, too: whoever watches one makes its last close,
+ * and so the end of the agent, wait for as long as they like. Each end of a socket is a file of its own.
  */
 #include "agent/broker/clients/sessions.h"
 
@@ -164,15 +164,6 @@ static void session_enliven(struct session *s, hf_time now)
     session_activate(s);
 }
 
-/* (!) A close alone would leave it in the loop's set, because the client has it open too. */
-static void sessions_doorbell_close(struct session *s)
-{
-    if (s->bell.fd < 0)
-        return;
-    loop_fd_remove(s->clients->loop, &s->bell);
-    close(s->bell.fd);
-}
-
 /* Whoever watches it is woken. */
 static void session_close_socket(struct session *s)
 {
@@ -209,7 +200,6 @@ void session_end(struct session *s, const char *why)
         loop_fd_remove(clients->loop, &s->process);
         close(s->process.fd);
     }
-    sessions_doorbell_close(s);
     hf_assert(clients->session_count > 0 && s->user->sessions > 0, "sessions %u, of its user %u",
               (unsigned)clients->session_count, s->user->sessions);
     LIST_REMOVE(s, all);
@@ -387,18 +377,6 @@ static void session_look(struct session *s) IN_BROKER_THREAD
     session_activate(s);
 }
 
-static void sessions_on_doorbell(struct loop_fd *watch)
-{
-    ASSERT_BROKER_THREAD();
-    session_look(HF_CONTAINER(watch, struct session, bell));
-}
-
-/* (!) By its edges, and never read: a client could make the eventfd blocking for both sides. */
-int session_watch_doorbell(struct session *s, int fd)
-{
-    return loop_fd_watch(s->clients->loop, &s->bell, fd, LOOP_RING, sessions_on_doorbell);
-}
-
 /* The descriptors ran out when a process wanted to attach: the listener, which stays readable, is
  * left alone until the next sweep. */
 static void sessions_listener_pause(struct clients *clients)
@@ -418,7 +396,7 @@ static void sessions_listener_resume(struct clients *clients)
         log_error("out of memory: nobody can attach for now");
 }
 
-/* Doorbells are lost only by a client's own fault; still no request waits for longer than this. */
+/* Bells are lost only by a client's own fault; still no request waits for longer than this. */
 static void sessions_on_sweep(struct loop_timer *timer, hf_time now)
 {
     struct clients *clients = HF_CONTAINER(timer, struct clients, sweep);
@@ -476,7 +454,9 @@ static void sessions_on_socket(struct loop_fd *watch)
     user_toll_end(s->user, toll);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (n > 0 && s->client)
+    if (n == HF_BELL_BYTES && s->client)
+        session_look(s);
+    else if (n > 0 && s->client)
         session_end(s, "a datagram after the hello");
     else if (n <= 0 || !attach_hello(s, &hello, (size_t)n))
         session_end(s, NULL);
@@ -558,7 +538,6 @@ static enum let_in sessions_let_in(struct clients *clients) IN_BROKER_THREAD
         return NOBODY;
     }
     s->clients = clients;
-    s->bell.fd = -1;
     s->pid = (uint32_t)cred.pid;
     s->uid = cred.uid;
     rights_know_caller(&cred, &s->caller);
@@ -684,7 +663,6 @@ void sessions_destroy(struct clients *clients) BEFORE_OR_AFTER_THREADS
         close(s->socket.fd);
         loop_fd_remove(clients->loop, &s->process);
         close(s->process.fd);
-        sessions_doorbell_close(s);
         if (s->client) {
             LIST_REMOVE(s, of_client);
             hf_ring_agent_destroy(&s->ring);

@@ -1,4 +1,4 @@
-/* The connections of attached processes, with their rings and doorbells. Belongs to the broker's thread. */
+/* The connections of attached processes, with their rings. Belongs to the broker's thread. */
 #ifndef HOLDFAST_AGENT_BROKER_CLIENTS_SESSIONS_H
 #define HOLDFAST_AGENT_BROKER_CLIENTS_SESSIONS_H
 
@@ -23,7 +23,7 @@ struct waiter;
 
 LIST_HEAD(query_list, query);
 
-/* One attached connection: at most five descriptors (socket, doorbell, pidfd, and both of `kept`). */
+/* One attached connection: at most four descriptors (socket, pidfd, and both of `kept`). */
 struct session {
     LIST_ENTRY(session) of_client;
     TAILQ_ENTRY(session) active; /* has requests to take */
@@ -34,13 +34,12 @@ struct session {
     struct loop_fd socket, process;
     bool process_certain; /* the kernel itself gave the pidfd of the process that connected */
     struct loop_timer hello_timer;
-    struct loop_fd bell; /* its doorbell */
     bool is_active, closing;
     bool admitted;  /* its client has allocated the rings: (!) nothing of them is touched before */
     uint32_t nudge; /* enum hf_nudge, as its hello has it */
     bool guardian, gave_group; /* by its hello; its one later datagram came */
     bool wakes, is_tolled;     /* its client is to be woken; at a later sweep */
-    hf_time lively_until;      /* it asked or was answered: polled without its doorbell */
+    hf_time lively_until;      /* it asked or was answered: polled without its bell */
     uint32_t pid, uid;
     uint64_t birth;       /* of its process, once it said hello: as in struct holder */
     struct caller caller; /* the same user, with its groups */
@@ -85,9 +84,6 @@ static inline bool session_is_own(const struct session *s)
 {
     return s->uid == 0 || s->uid == geteuid();
 }
-
-/* Watches its doorbell, which is the session's from here on in any case. HF_ESYS with errno. */
-int session_watch_doorbell(struct session *s, int fd) IN_BROKER_THREAD;
 
 /* --- attach.c, for sessions.c alone ----------------------------------------------------------- */
 

@@ -281,9 +281,10 @@ static const char *groups_take_one(struct groups *groups, struct session *s,
 static bool groups_is_offered(const struct session *s)
 {
     struct hf_group message;
-    ssize_t n = recv(s->socket.fd, &message, sizeof(message), MSG_DONTWAIT | MSG_PEEK | MSG_TRUNC);
 
-    return s->guardian && !s->gave_group && n == (ssize_t)sizeof(message) &&
+    return s->guardian && !s->gave_group &&
+           recv(s->socket.fd, &message, sizeof(message), MSG_DONTWAIT | MSG_PEEK | MSG_TRUNC) ==
+               (ssize_t)sizeof(message) &&
            message.magic == HF_GROUP_MAGIC;
 }
 

@@ -288,6 +288,27 @@ static void onces_too_few(struct inquiry *i) IN_BROKER_THREAD
     onces_answer(i, HF_ENOQUORUM, text);
 }
 
+/* Whether it has run may be known to a node alone that did not answer. */
+static void onces_too_young(struct inquiry *i) IN_BROKER_THREAD
+{
+    const struct once *once = &i->orders[ONCE_LOOK].once;
+    const struct config *config = i->queries->nodes->config;
+    int silent = 0, young = 0;
+    char text[200];
+
+    for (int node = once->n - 1; node >= 0; node--) {
+        if (once->node[node].word != ONCE_SAID)
+            silent = node;
+        else if (!once->node[node].remembers)
+            young = node;
+    }
+    snprintf(text, sizeof(text),
+             "node %s is new in this period, or was restarted in it, so node %s alone may know "
+             "whether the job has run, and does not answer; start that one",
+             config->nodes[young].id, config->nodes[silent].id);
+    onces_answer(i, HF_ENOQUORUM, text);
+}
+
 static void onces_done_already(struct inquiry *i, int64_t now) IN_BROKER_THREAD
 {
     struct locks *locks = i->queries->locks;
@@ -376,6 +397,9 @@ static void onces_looked(struct inquiry *i) IN_BROKER_THREAD
         i->mends = true;
         i->at_us = i->before.at_us;
         i->ended = i->before.ended;
+    } else if (!ours && !once_proves_none(once)) {
+        onces_too_young(i);
+        return;
     } else {
         i->at_us = now + i->allowance.ns / HF_NS_PER_US;
         i->until = hf_time_add(instant, i->allowance);
@@ -510,6 +534,7 @@ static void onces_on_reply(struct link *link, const struct link_reply *reply, vo
     struct nodes *nodes = i->queries->nodes;
     bool answered = reply->outcome == LINK_ANSWERED;
     int node = link_node(link);
+    hf_time now = clock_now();
 
     ASSERT_BROKER_THREAD();
     nodes_on_reply(nodes, node, reply);
@@ -517,8 +542,8 @@ static void onces_on_reply(struct link *link, const struct link_reply *reply, vo
         i->said_by[node] = reply->holder;
         /* (!) A node that may have forgotten has no vote: that it knows of no run proves nothing. */
         once_said(&order->once, node,
-                  nodes_may_vote(nodes, node, clock_now()) && !(order->only_tell >> node & 1),
-                  &reply->once);
+                  nodes_may_vote(nodes, node, now) && !(order->only_tell >> node & 1),
+                  trust_remembers(&nodes->node[node].trust, i->period, now), &reply->once);
     } else if (answered && reply->verdict == VERDICT_LOW) {
         once_refused(&order->once, node, reply->fence);
     } else {
