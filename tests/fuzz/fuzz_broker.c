@@ -513,7 +513,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int i = 0; i < PEERS; i++)
         leave(&peers[i]);
     for (int i = 0;
-         i < 10 && (broker->clients->session_count || !LIST_EMPTY(&broker->clients->all)); i++)
+         i < 2000 && (broker->clients->session_count || !LIST_EMPTY(&broker->clients->all)); i++)
         turn();
     turn(); /* the steps of names that were left last */
     check_nothing_left();
