@@ -6,8 +6,6 @@
 
 #include "libclient/internal.h"
 
-/* --- clock.c ---------------------------------------------------------------------------------- */
-
 int64_t hfc_now(void);
 
 static inline int64_t hfc_min(int64_t a, int64_t b)
@@ -41,7 +39,7 @@ bool hfc_is_forked(const hf_client *client);
 void hfc_lock(hf_client *client) ACQUIRES(hfc_locked);
 void hfc_unlock(hf_client *client) RELEASES(hfc_locked);
 
-/* --- hang.c: whether the agent hangs ------------------------------------------------- */
+/* --- whether the agent hangs ------------------------------------------------- */
 
 /* The agent gave no sign of life for `span_ns`. Async-signal-safe. An agent that never gave one is not judged. */
 bool hfc_table_is_silent(const struct hf_table *table, int64_t now_ns, int64_t span_ns);
@@ -78,8 +76,6 @@ void hfc_poll_rings(hf_client *client) REQUIRES(hfc_locked);
 void hfc_poll_del(hf_client *client, int sock) REQUIRES(hfc_locked);
 /* Tries again what epoll refused. */
 void hfc_poll_again(hf_client *client) REQUIRES(hfc_locked);
-
-/* --- beats.c ---------------------------------------------------------------------------------- */
 
 /* Allocates the words, shared with no agent yet. HF_ENOMEM. */
 int hfc_beats_init(hf_client *client) NO_THREAD_SAFETY;

@@ -13,7 +13,8 @@ In the columns "test", "tests" and "tested by" of tables:
     [unit/]test_NAME: TITLE   a scenario whose title has TITLE in it, or a unit test; `TITLE` alone: of the same file
     function                  a unit test
 In the columns "where": a bare name is a definition somewhere.
-The files that the heads of mutants name as the place of their rule must be there, too.
+The files that the heads of mutants name as the place of their rule must be there, too. A bare file name (`name.c`), in a document or in a
+comment of the product, is that of some file here.
 """
 import functools
 import pathlib
@@ -170,9 +171,26 @@ def stale_rules():
                     yield f"{head}:{number}: `{path}`: no such file"
 
 
+BARE = re.compile(r"(?<![\w/.<\"-])([a-z_0-9]+\.(?:c|h|lua))\b(?![\w/])")
+OTHERS = {"cmocka.h"}
+
+
+def gone_names(documents):
+    """Merging files is quickly done, and leaves their names behind."""
+    names = {path.name for top in (*SOURCES, "cmake") for path in (ROOT / top).rglob("*.*")} | OTHERS
+    for path in (*documents, *PRODUCT):
+        spans = [(0, text(path))]
+        if path.endswith((".c", ".h")):
+            spans = [(found.start(), found.group(0)) for found in re.finditer(r"/\*.*?\*/", text(path), re.S)]
+        for at, span in spans:
+            for found in BARE.finditer(span):
+                if found.group(1) not in names:
+                    yield f"{path}:{text(path).count(chr(10), 0, at + found.start()) + 1}: {found.group(1)}: no such file"
+
+
 def main():
     documents = files("README.md", "docs/*.md", "tests/BEHAVIOURS.md", "tests/model/*.pml")
-    found = [row for document in documents for row in check(document)] + list(stale_rules())
+    found = [row for document in documents for row in check(document)] + list(stale_rules()) + list(gone_names(documents))
     print(*found, sep="\n", end="\n" if found else "")
     return 1 if found else 0
 

@@ -86,7 +86,7 @@ static inline bool config_is_narrow(const struct config *config)
 mode_t config_dir_mode(const struct config *config);
 mode_t config_socket_mode(const struct config *config);
 
-/* Keys (config_key.c). Makes the nodes' key of a name. HF_ENAME: the name is empty or too long, its
+/* Keys. Makes the nodes' key of a name. HF_ENAME: the name is empty or too long, its
  * key has the reserved prefix, or by an earlier rule the key is another name's. */
 #define CONFIG_KEY_MAX (HF_NAME_MAX + 64)
 int config_key(const struct config *config, const void *name, size_t name_len,

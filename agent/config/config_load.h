@@ -1,5 +1,5 @@
-/* The state while the configuration is loaded, shared by config.c (values that follow from others), config_report.c, config_file.c and
- * config_args.c (command line and --help). Nobody else includes this. */
+/* The state while the configuration is loaded, shared by config.c (values that follow from others), config_report.c and
+ * config_load.c (file, command line and --help). Nobody else includes this. */
 #ifndef HOLDFAST_AGENT_CONFIG_CONFIG_LOAD_H
 #define HOLDFAST_AGENT_CONFIG_CONFIG_LOAD_H
 

@@ -21,7 +21,7 @@
  * answers to a heal counts once it is older than that of any TTL: 2.04 ttl_max/15 + 200 ms after it
  * forgot (8.36 s for ttl_max = 60 s; agent/core/age.h).
  *
- * The drift allowance covers steps of a node's clock that nobody sees, too: sampling.h.
+ * The drift allowance covers steps of a node's clock that nobody sees, too: sampling_unseen().
  *
  * So a node has at least (0.69 T - 2 ms) - 1.1 T/3 for its renewal before SIGTERM, and that must
  * hold two full attempts. Refused otherwise:

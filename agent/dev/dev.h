@@ -2,7 +2,7 @@
  *
  * The process that was started becomes a wrapper. It starts the servers (dev_nodes.h) and runs the agent, which knows
  * of all this only that it is ephemeral and what its nodes' addresses are, as a child process. To whoever started it
- * the wrapper is the agent: it passes signals on, and to the service manager what the agent tells it (relay.h); it ends
+ * the wrapper is the agent: it passes signals on, and to the service manager what the agent tells it (dev_nodes.h); it ends
  * the servers after the agent, and then as the agent did, with its exit code or by its signal. The agent stays in the
  * wrapper's process group, so what a terminal sends reaches both; the agent takes no harm from a signal that comes twice.
  *

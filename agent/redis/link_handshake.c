@@ -2,7 +2,7 @@
  *   AUTH, SELECT, INFO | CLIENT SETNAME, INFO, every SCRIPT LOAD
  *     | writes that change nothing, the sentinel
  * (!) INFO is answered before anything else is sent that counts: which server it is comes before what it says. (The
- * survey of rights, link_acl.c, comes before it, and says nothing of the server.)
+ * survey of rights, acl.h, comes before it, and says nothing of the server.)
  */
 #include <stdarg.h>
 #include <stdio.h>

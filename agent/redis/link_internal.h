@@ -1,10 +1,9 @@
 /* What the parts of a link share. One thread. From above, each calling only those after it:
  *   link.c (connection, and what each state does next) -> link_handshake.c (the commands on a new connection)
- *   -> link_script.c (the script commands) -> link_eval.c (one script's run)
- *   -> link_identity.c (whether it is still the same server), link_tracking.c (notices of changes), link_acl.c (what its
- *      user may do)
+ *   -> link_script.c (the script commands, and one script's run)
+ *   -> link_identity.c (whether it is still the same server), link_tracking.c (notices of changes)
  *   -> link_call.c (commands in flight) -> link_io.c (the descriptor's events), link_tls.c
- *   -> link_end.c (a link's end), link_answer.c -> link_reply.c (decoding; know no link) */
+ *   -> link_end.c (a link's end), link_answer.c (decoding; knows no link) */
 #ifndef HOLDFAST_AGENT_REDIS_LINK_INTERNAL_H
 #define HOLDFAST_AGENT_REDIS_LINK_INTERNAL_H
 
@@ -209,7 +208,7 @@ void calls_destroy(struct link *link);
 int call_own(struct link *link, call_fn *own, int argc, const char **argv, const size_t *lengths);
 /* SCRIPT LOAD, unless it is in flight. `loaded` may be NULL. */
 int call_load(struct link *link, enum script script, call_fn *loaded);
-/* What link_eval.c makes a call of. The call is the caller's until it is sent, and again once it was answered. */
+/* What link_script.c makes a call of. The call is the caller's until it is sent, and again once it was answered. */
 struct call *call_new(struct link *link, int argc, const char **argv, const size_t *lengths);
 int call_send(struct link *link, struct call *call);
 void call_free(struct call *call);
@@ -217,8 +216,6 @@ struct link_reply call_reply(const struct call *call, enum link_outcome outcome,
                              enum hf_node_error error, hf_time now);
 /* How many bytes hiredis has still to send. */
 size_t call_unsent(const struct link *link);
-
-/* --- link_eval.c ------------------------------------------------------------------------------ */
 
 /* --- link_script.c ---------------------------------------------------------------------------- */
 
@@ -269,8 +266,6 @@ int secure_socket(const struct link *link);
 bool knock_wanted(const struct link *link);
 void knock_begin(struct link *link);
 
-/* --- link_acl.c ------------------------------------------------------------------------------- */
-
 /* Asks for each right, if there is a reason to. HF_OK, HF_ENOQUORUM, HF_ENOMEM. */
 int acl_survey(struct link *link);
 /* The node has refused something for want of a right, in these words. Returns better ones, in `buffer`, if it is known
@@ -290,7 +285,7 @@ void tracking_stop(struct link *link);  /* it is no longer up */
 uint32_t tracking_mark(struct link *link);
 bool tracking_stands(const struct link *link, uint32_t mark);
 
-/* --- link_reply.c, link_answer.c -------------------------------------------------------------- */
+/* --- link_answer.c --------------- -------------------------------------------------------------- */
 
 enum hf_node_error reply_error_class(const char *text);
 /* The text of an error, without the prefix that a server before 7.0 puts before the error of a

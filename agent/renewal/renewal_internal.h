@@ -1,6 +1,6 @@
 /* What the renewal thread's parts share, from below: renewal_due.c (when each lease is due on each node; notices),
  * renewal_lease.c (carrying out what the state machine decides; what becomes of the keys), renewal_handoff.c,
- * renewal_records.c (fence records), renewal_nodes.c (trust, links, the fleet's record), renewal_wire.c (scripts, and
+ * renewal_nodes.c (fence records; trust, links, the fleet's record), renewal_wire.c (scripts, and
  * judging answers), renewal.c (thread, messages). Each calls only those before it. Everything here belongs to that
  * thread. */
 #ifndef HOLDFAST_AGENT_RENEWAL_RENEWAL_INTERNAL_H
@@ -242,8 +242,6 @@ void renewal_undo(struct renewal_node *node, const void *key, size_t key_len,
 
 /* Hands a lease over to the next holder, or releases it. */
 void renewal_hand_over(struct renewal *r, struct handoff *handoff) IN_RENEWAL_THREAD;
-
-/* --- renewal_records.c --------------------------------------------------------------------------- */
 
 /* The arguments about a lease for a node's scripts, without a deadline. Points into both. */
 struct link_lock renewal_lock(const struct renewal_node *node,

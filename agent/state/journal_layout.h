@@ -1,6 +1,6 @@
 /* The journal's file, in order: a header page, then blocks for 64 slots: 64 pairs of lease halves, as many lease records.
  * Halves are written at every renewal, so they are close together. It is mapped for the largest capacity, and takes room
- * at its end. For journal.c, journal_leases.c and journal_carry.c only. */
+ * at its end. For journal.c and journal_leases.c only. */
 #ifndef HOLDFAST_AGENT_STATE_JOURNAL_LAYOUT_H
 #define HOLDFAST_AGENT_STATE_JOURNAL_LAYOUT_H
 

@@ -73,7 +73,7 @@ struct lease {
     bool job_stopped : 1, job_killed : 1;      /* told by a guardian */
     bool releasing : 1;                        /* the release is under way */
     bool found_foreign : 1, found_missing : 1; /* lease_found() */
-    uint16_t undescribed; /* bit per node: its record is to be written (renewal_records.c) */
+    uint16_t undescribed; /* bit per node: its record is to be written (renewal_nodes.c) */
     int8_t blamed;        /* the node whose void vote made it LOSING or LOST; -1 none */
 
     /* owned by the broker */
@@ -224,7 +224,7 @@ uint32_t beats_count(const struct beats *beats, uint32_t word);
 /* Handing a lease over to a waiter of this host without asking the nodes: same token, next
  * generation, and a fence that is higher by one in its low part.
  *
- * The broker chooses the next holder (agent/broker/locks/grants.c) and asks the renewal thread, which owns the
+ * The broker chooses the next holder (agent/broker/locks/handoffs.c) and asks the renewal thread, which owns the
  * lease (agent/renewal/renewal_handoff.c). The renewal thread judges anew, and either carries it out or releases
  * the lease. Order (!): journal {HANDOFF, new holder}; check word to 0; new identity and check word. Only
  * then does the broker tell the two processes. So an agent that is killed in between leaves the lease to

@@ -1,4 +1,4 @@
-/* agent/core/server.h and twins.h: which votes are of one server, and what is counted to a majority. */
+/* agent/core/server.h: which votes are of one server, and what is counted to a majority. */
 #include "core_fixture.h"
 
 #include "agent/core/server.h"

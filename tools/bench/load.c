@@ -1,6 +1,6 @@
 /* The load that renewals put on one node of a quorum, over simulated time: hosts that hold many leases
  * each, with the core that ships deciding what is renewed when and together (agent/core/phases.h,
- * cohorts.h, pace.h, timing.h, backoff.h), and a node that runs one script after the other. All nodes of a
+ * cohorts.h, timing.h, backoff.h), and a node that runs one script after the other. All nodes of a
  * quorum carry the same. Nothing is measured here: the cost of a script on a node is given. */
 #include "tools/bench/measure.h"
 

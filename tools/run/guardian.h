@@ -135,7 +135,7 @@ struct guardian {
     bool peer_gone;
     bool pages_at_once; /* before the job starts: own_pages_at_once() */
     int64_t
-        pages_at_ns; /* when it asks for its pages (own_pages.h); 0: it has not waited yet; INT64_MAX: it has asked */
+        pages_at_ns; /* when it asks for its pages (own_pages.c); 0: it has not waited yet; INT64_MAX: it has asked */
     int64_t kill_since_ns, kill_next_ns; /* 0: not killing */
     struct {
         pid_t pid; /* 0: in the control group only */

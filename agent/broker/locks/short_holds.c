@@ -1,7 +1,7 @@
 /* A lease's first moments, while the broker still has it. Most leases end within them (short holds): acquire
  * and release go through one thread and one connection to each node, and the renewal thread never hears of
  * the lease. It could do nothing so early: the first renewal comes later. Before any
- * other order about it the renewal thread adopts the lease (agent/broker/locks/ends.c:tell_renewal). */
+ * other order about it the renewal thread adopts the lease (tell_renewal_*(), below). */
 #include "agent/broker/locks/locks_internal.h"
 
 #include <stdlib.h>
