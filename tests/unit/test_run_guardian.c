@@ -256,6 +256,14 @@ static void what_does_not_die_is_named_once(void **state)
     guardian_kill_tree(&g, after_ms(1006));
     assert_non_null(strstr(fake.said, "in the job's control group does not die"));
 
+    g = begin();
+    g.cgroup.events_fd = -1; /* there is none */
+    fake.living = 0;
+    fake.group_empty = false;
+    guardian_kill_tree(&g, after_ms(0));
+    guardian_kill_tree(&g, after_ms(1006));
+    assert_non_null(strstr(fake.said, "whether the job lives cannot be seen"));
+
     g = begin(); /* and the tree itself is dead */
     fake.dies = true;
     fake.living = 0;
