@@ -14,43 +14,36 @@ void dispatch_request(struct locks *locks, struct queries *queries, struct sessi
         return;
     }
     hf_counter_add(&s->clients->agent->table, HF_COUNTER_REQUESTS, 1);
+    if (q->op != HF_OP_CANCEL && q->op != HF_OP_LOSING) /* which have no answer */
+        answers_owe(&s->answers);
     switch (q->op) {
     case HF_OP_ACQUIRE:
-        answers_owe(&s->answers);
         request_acquire(locks, s, q);
         return;
     case HF_OP_RELEASE:
-        answers_owe(&s->answers);
         request_release(locks, s, q);
         return;
     case HF_OP_STOP_HOLDER:
-        answers_owe(&s->answers);
         request_stop_holder(locks, s, q);
         return;
     case HF_OP_QUERY:
-        answers_owe(&s->answers);
         query_ask(queries, s, q);
         return;
     case HF_OP_FORCE:
-        answers_owe(&s->answers);
         forces_ask(queries, s, q);
         return;
     case HF_OP_ONCE:
-        answers_owe(&s->answers);
         onces_ask(queries, s, q);
         return;
     case HF_OP_DRAIN:
-        answers_owe(&s->answers);
         drains_ask(locks, s, q);
         return;
     case HF_OP_LISTING:
-        answers_owe(&s->answers);
         listings_ask(queries, s, q);
         return;
     case HF_OP_PING: {
         struct hf_completion_entry pong = {.id = q->id, .op = HF_OP_PING, .status = HF_OK};
 
-        answers_owe(&s->answers);
         session_answer(s, &pong);
         return;
     }

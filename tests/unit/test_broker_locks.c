@@ -147,7 +147,7 @@ void client_settle(HF_UNUSED struct client *c)
     hear("settle");
 }
 
-void answers_forgo(HF_UNUSED struct answers *a)
+void answers_owe_no_more(HF_UNUSED struct answers *a)
 {
     forgone++;
 }

@@ -93,7 +93,7 @@ void answers_owe(struct answers *a)
     a->owed++;
 }
 
-void answers_forgo(struct answers *a)
+void answers_owe_no_more(struct answers *a)
 {
     hf_assert(a->owed > 0, "spare %u, waiting %u", (unsigned)a->spare_count,
               (unsigned)a->waiting_count);
@@ -142,7 +142,7 @@ void answers_put(struct answers *a, const struct hf_completion_entry *entry)
         if (answer)
             answers_wait_for_room(a, answer, entry);
     }
-    answers_forgo(a);
+    answers_owe_no_more(a);
 }
 
 int answers_put_item(struct answers *a, const struct hf_completion_entry *entry)

@@ -31,9 +31,9 @@ void answers_free(struct answers *answers);
 
 /* Makes a place for one more answer; then a request may be taken. HF_ENOMEM: not now. */
 int answers_reserve(struct answers *answers);
-/* A request that was taken gets no answer after all: its place is free again. */
+/* A request was taken that is answered; or it gets no answer after all, and its place is free again. */
 void answers_owe(struct answers *answers);
-void answers_forgo(struct answers *answers);
+void answers_owe_no_more(struct answers *answers);
 
 /* The answer to a request: put into the ring, or it waits for room. */
 void answers_put(struct answers *answers, const struct hf_completion_entry *entry);

@@ -210,11 +210,11 @@ void request_acquire(struct locks *locks, struct session *s, const struct hf_req
         if (w->who.request_id == q->id) {
             /* Sent again after a reconnect: the same request. Its place in the ring
              * is freed. */
-            answers_forgo(&s->answers);
+            answers_owe_no_more(&s->answers);
             return;
         }
     if (locks->again) {
-        answers_forgo(&s->answers);
+        answers_owe_no_more(&s->answers);
         return;
     }
     rc = requests_judge_acquire(locks, s, q, &timing, text, sizeof(text));
