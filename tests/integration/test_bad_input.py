@@ -462,7 +462,7 @@ def descriptors_at_rest(agent):
 @scenario("more clients than descriptors have room for: refused with the remedy, as many as doctor says come in", sanitizers=False)
 def descriptors(run):
     run.redis(3)
-    few, fit = 64 + 4 * 3 + 5 * 5, 5
+    few, fit = 64 + 4 * 3 + 4 * 5, 5
     program = run.dir / "with-few-descriptors"
     program.write_text(f'#!/bin/sh\nulimit -n {few}\nexec "{BUILD}/bin/holdfastd" "$@"\n')
     program.chmod(0o755)
@@ -471,7 +471,7 @@ def descriptors(run):
     own = descriptors_at_rest(agent)
     holders = [run.holder(label=f"client-{i}") for i in range(fit)]
     holders[0].acquire("held")
-    assert len(os.listdir(f"/proc/{agent.pid}/fd")) <= own + 3 * fit
+    assert len(os.listdir(f"/proc/{agent.pid}/fd")) <= own + 2 * fit
     line, = (line for line in run.holdfast("doctor").out.splitlines() if "descriptors has room" in line)
     said(line, f"a limit of {few} descriptors", f"room for {fit} clients", f"{fit} are attached")
     for i in range(3):
@@ -484,7 +484,7 @@ def descriptors(run):
 @scenario("a limit of descriptors without room for one client: the agent says so at its start; with room it serves that one")
 def no_descriptors(run):
     run.redis(3)
-    least = 64 + 4 * 3 + 5
+    least = 64 + 4 * 3 + 4
     program = run.dir / "with-few-descriptors"
     for limit in (33, 64, least - 1, least):
         program.write_text(f'#!/bin/sh\nulimit -n {limit}\nexec "{BUILD}/bin/holdfastd" "$@"\n')

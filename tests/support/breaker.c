@@ -773,7 +773,7 @@ int main(int argc, char **argv)
         atomic_store(&raw.ring.out->completion_head, 1000);
         submit(&(struct hf_request_entry){.op = HF_OP_PING, .id = 1});
     } else if (strcmp(kind, "datagram") == 0) {
-        if (send(raw.sock, "x", 1, 0) != 1)
+        if (send(raw.sock, "xx", 2, 0) != 2)
             die("send");
     } else if (strcmp(kind, "questions") == 0) {
         return argc > 4 ? wait_for(argv[3], atoi(argv[4])) : 2;
