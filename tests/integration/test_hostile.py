@@ -291,7 +291,7 @@ def signalled(run):
     agent = system_agent(run)
     holder = run.holder(agent)
     crew = run.spawn(sys.executable, SUPPORT / "signalled.py", socket_of(run, agent), "3000", "6", str(OTHER_UID))
-    wait_until(lambda: "up" in crew.out, what="its processes are there")
+    wait_until(lambda: "up" in crew.out, 60, what="its processes are there")
     took = []
     while crew.running:
         began = time.monotonic()

@@ -57,6 +57,7 @@
 #define SWEEP_EVERY    (100 * HF_NS_PER_MS)
 
 static void sessions_on_listener(struct loop_fd *watch);
+static void sessions_on_socket(struct loop_fd *watch);
 
 /* Its client is to be woken, at the end of this turn: a process that is woken may take the processor at
  * once, and this turn may have more for it. */
@@ -396,6 +397,12 @@ static void sessions_listener_resume(struct clients *clients)
         log_error("out of memory: nobody can attach for now");
 }
 
+static void session_hear_again(struct session *s, hf_time now) IN_BROKER_THREAD
+{
+    s->unheard = user_is_tolled(s->user, now) ||
+                 loop_fd_add(s->clients->loop, &s->socket, s->socket.fd, sessions_on_socket) < 0;
+}
+
 /* Bells are lost only by a client's own fault; still no request waits for longer than this. */
 static void sessions_on_sweep(struct loop_timer *timer, hf_time now)
 {
@@ -405,6 +412,8 @@ static void sessions_on_sweep(struct loop_timer *timer, hf_time now)
     ASSERT_BROKER_THREAD();
     for (s = LIST_FIRST(&clients->sessions); s; s = next) {
         next = LIST_NEXT(s, all);
+        if (s->unheard)
+            session_hear_again(s, now);
         session_look(s);
     }
     if (clients->unwatched)
@@ -454,9 +463,13 @@ static void sessions_on_socket(struct loop_fd *watch)
     user_toll_end(s->user, toll);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (n == HF_BELL_BYTES && s->client)
+    if (n == HF_BELL_BYTES && s->client) {
+        /* (!) Whoever watches the other end is woken by each read. The sweep looks at its ring, and hears it again. */
+        s->unheard = user_is_tolled(s->user, clock_now());
+        if (s->unheard)
+            loop_fd_remove(s->clients->loop, &s->socket);
         session_look(s);
-    else if (n > 0 && s->client)
+    } else if (n > 0 && s->client)
         session_end(s, "a datagram after the hello");
     else if (n <= 0 || !attach_hello(s, &hello, (size_t)n))
         session_end(s, NULL);

@@ -35,6 +35,7 @@ struct session {
     bool process_certain; /* the kernel itself gave the pidfd of the process that connected */
     struct loop_timer hello_timer;
     bool is_active, closing;
+    bool unheard;   /* its bells are not read: its user is tolled */
     bool admitted;  /* its client has allocated the rings: (!) nothing of them is touched before */
     uint32_t nudge; /* enum hf_nudge, as its hello has it */
     bool guardian, gave_group; /* by its hello; its one later datagram came */
