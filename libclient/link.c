@@ -160,7 +160,7 @@ void hfc_link_tell_group(hf_client *client)
             return;
         fds[i] = client->group[i].fd;
     }
-    /* The socket has room: only the hello was sent on it. */
+    /* The socket has room, but for hundreds of bells that a stopped agent has not read. */
     (void)hfc_send_group(client->session->sock.fd, fds);
 }
 

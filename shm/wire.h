@@ -1,9 +1,9 @@
 /* The protocol of client and agent: two datagrams at attach, then entries in two rings.
  *
  * The attach socket (SOCK_SEQPACKET) is for identity and death. A client sends one hf_hello; the
- * agent answers one hf_welcome with four descriptors (enum hf_welcome_fd) or a refusal with none.
+ * agent answers one hf_welcome with three descriptors (enum hf_welcome_fd) or a refusal with none.
  * After that the agent sends only one-byte nudges (MSG_DONTWAIT) to clients that want them (enum hf_nudge). The
- * client sends nothing more, except one hf_group of a guardian (which the agent accepts from its own
+ * client sends one-byte bells, when the agent sleeps (shm/ring.h), and one hf_group of a guardian (which the agent accepts from its own
  * user and root). All integers are native; both sides run on one host and compare
  * hf_wire_fingerprint().
  */

@@ -275,6 +275,8 @@ static void loop_turn(struct loop *loop)
 {
     bool awake = loop_is_awake(loop);
 
+    if (loop->stopped)
+        return;
     if (!awake)
         loop_arm(loop);
     loop_tell_changes(loop);

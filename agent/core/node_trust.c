@@ -26,10 +26,15 @@ void trust_init(struct node_trust *t, hf_dur quarantine, bool fresh_word)
     };
 }
 
+void trust_take_word_back(struct node_trust *t)
+{
+    t->fresh_word = t->word_run_id = t->word_age = t->word_stands = false;
+}
+
 bool trust_has_word(struct node_trust *t, hf_time started, hf_time now)
 {
     if (!t->contacted && hf_time_reached(now, hf_time_add(started, t->quarantine)))
-        t->fresh_word = t->word_run_id = t->word_age = t->word_stands = false;
+        trust_take_word_back(t);
     return t->fresh_word;
 }
 
@@ -500,11 +505,10 @@ static bool trust_ages_agree(const struct node_trust *t, hf_wall wall, hf_time n
            apart_us <= MEDIAN_OFF_US && apart_us >= -MEDIAN_OFF_US;
 }
 
-/* Uptime and both ages of the sentinel exceed the quarantine: whatever the node forgot, no lease is
- * from before that. */
-static bool trust_is_old_enough(const struct node_trust *t, hf_wall wall, hf_time now)
+/* Uptime and both ages of the sentinel exceed `least`: whatever the node forgot, it was before that. With the quarantine: no lease is
+ * from before. */
+static bool trust_is_older(const struct node_trust *t, hf_dur least, hf_wall wall, hf_time now)
 {
-    hf_dur least = t->quarantine;
     int64_t least_us = trust_us_ceil(least.ns), least_ms = (least_us + 999) / 1000;
     hf_dur up = hf_ns(t->facts.uptime.ns + hf_time_since(now, t->facts_read).ns);
     hf_nodetime low, high;
@@ -522,7 +526,7 @@ void trust_judge(struct node_trust *t, int64_t median_us, hf_wall wall, hf_time 
     if (t->judged || !t->contacted || !t->clock_known || !trust_is_validated(t))
         return;
     trust_quarantine_settle(t, now);
-    if (!t->word_age && !trust_is_old_enough(t, wall, now))
+    if (!t->word_age && !trust_is_older(t, t->quarantine, wall, now))
         trust_quarantine_from(t, HF_QUARANTINE_AGE, t->first_contact);
     if (off_us > MEDIAN_OFF_US || off_us < -MEDIAN_OFF_US)
         trust_quarantine_from(t, HF_QUARANTINE_MEDIAN, t->first_contact);
@@ -534,19 +538,14 @@ void trust_judge(struct node_trust *t, int64_t median_us, hf_wall wall, hf_time 
 void trust_tick(struct node_trust *t, hf_wall wall, hf_time now)
 {
     trust_quarantine_settle(t, now);
-    if (t->reasons == HF_QUARANTINE_AGE && trust_is_old_enough(t, wall, now))
+    if (t->reasons == HF_QUARANTINE_AGE && trust_is_older(t, t->quarantine, wall, now))
         trust_quarantine_end(t);
 }
 
-bool trust_remembers(const struct node_trust *t, hf_dur span, hf_time now)
+bool trust_remembers(const struct node_trust *t, hf_dur span, hf_wall wall, hf_time now)
 {
-    hf_dur up = hf_ns(t->facts.uptime.ns + hf_time_since(now, t->facts_read).ns);
-    hf_nodetime low, high;
-
     return t->word_stands ||
-           (t->contacted && trust_is_validated(t) && up.ns > span.ns &&
-            trust_node_time(t, now, &low, &high) &&
-            trust_exceeds(low.us, t->sentinel.created.us, trust_us_ceil(span.ns)));
+           (t->contacted && trust_is_validated(t) && trust_is_older(t, span, wall, now));
 }
 
 bool trust_may_vote(const struct node_trust *t, hf_time now)

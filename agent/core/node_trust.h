@@ -103,6 +103,8 @@ enum trust_event {
 };
 
 void trust_init(struct node_trust *t, hf_dur quarantine, bool fresh_word);
+/* The operator's word does not count. */
+void trust_take_word_back(struct node_trust *t);
 /* Call before trust_on_facts(). (!) The operator's word is about the start: a node that is met a
  * quarantine later, or more, may have forgotten since, and loses the word. Returns whether it has
  * one. */
@@ -166,9 +168,9 @@ void trust_judge(struct node_trust *t, int64_t median_us, hf_wall wall, hf_time 
  * suffice. */
 void trust_tick(struct node_trust *t, hf_wall wall, hf_time now);
 
-/* Whether it still has all that it was told in the last `span`, by its uptime and its sentinel's age. With the operator's word it has
+/* Whether it still has all that it was told in the last `span`, by its uptime and both ages of its sentinel. With the operator's word it has
  * until it is seen to have forgotten. */
-bool trust_remembers(const struct node_trust *t, hf_dur span, hf_time now);
+bool trust_remembers(const struct node_trust *t, hf_dur span, hf_wall wall, hf_time now);
 
 /* Whether this node's acquire votes count. */
 bool trust_may_vote(const struct node_trust *t, hf_time now);

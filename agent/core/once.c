@@ -251,9 +251,19 @@ bool once_is_done(int64_t at_us, int64_t now_us, hf_dur period)
     return ago_us < period_us / 10 * ONCE_PART;
 }
 
+static hf_dur once_allowance_most(hf_dur period)
+{
+    return hf_dur_min(hf_ns(period.ns / 2), hf_ms(ONCE_ALLOWANCE_MOST_MS));
+}
+
+hf_dur once_memory(hf_dur period)
+{
+    return hf_ns(period.ns + once_allowance_most(period).ns);
+}
+
 hf_dur once_allowance(hf_dur period, hf_dur took)
 {
-    hf_dur most = hf_dur_min(hf_ns(period.ns / 2), hf_ms(ONCE_ALLOWANCE_MOST_MS));
+    hf_dur most = once_allowance_most(period);
     hf_dur first = hf_dur_max(hf_dur_min(hf_ns(period.ns / 20), hf_ms(1000)), hf_ms(20));
 
     return hf_dur_min(hf_dur_max(first, hf_ns(3 * took.ns)), most);

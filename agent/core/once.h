@@ -125,6 +125,8 @@ hf_dur once_allowance(hf_dur period, hf_dur took);
 hf_dur once_clocks_apart(hf_dur period);
 /* Whether a job of which q nodes have the record may still start; `until`: the time in the record, by our clock. */
 bool once_is_in_time(hf_time until, hf_time now, hf_dur allowance);
+/* How far back a start may lie that counts still: its record was written ahead of it. */
+hf_dur once_memory(hf_dur period);
 /* For how long nodes keep the record. */
 hf_dur once_retention(hf_dur period);
 

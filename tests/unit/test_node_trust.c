@@ -344,15 +344,15 @@ TEST(a_node_remembers_as_far_back_as_it_runs_and_its_sentinel_is_old)
     struct node_trust t = trusted(); /* both are OLD at 0 */
     struct node_facts younger = facts_of(RUN_B, 0);
 
-    assert_true(trust_remembers(&t, hf_ns(OLD - SEC), at(0)));
-    assert_false(trust_remembers(&t, hf_ns(OLD + SEC), at(0)));
-    assert_true(trust_remembers(&t, hf_ns(OLD + SEC), at(100 * SEC)));
+    assert_true(trust_remembers(&t, hf_ns(OLD - SEC), wall(at(0)), at(0)));
+    assert_false(trust_remembers(&t, hf_ns(OLD + SEC), wall(at(0)), at(0)));
+    assert_true(trust_remembers(&t, hf_ns(OLD + SEC), wall(at(100 * SEC)), at(100 * SEC)));
     /* It votes again long before that. */
     trust_on_facts(&t, &younger, 0, at(100 * SEC));
     sample(&t, 0, at(100 * SEC));
     assert_true(trust_may_vote(&t, at(200 * SEC)));
-    assert_false(trust_remembers(&t, hf_ns(OLD), at(200 * SEC)));
-    assert_true(trust_remembers(&t, hf_ns(99 * SEC), at(200 * SEC)));
+    assert_false(trust_remembers(&t, hf_ns(OLD), wall(at(200 * SEC)), at(200 * SEC)));
+    assert_true(trust_remembers(&t, hf_ns(99 * SEC), wall(at(200 * SEC)), at(200 * SEC)));
     t = trusted();
     sentinel(&t, NONCE_A, at(0));
     {
@@ -361,8 +361,12 @@ TEST(a_node_remembers_as_far_back_as_it_runs_and_its_sentinel_is_old)
         trust_on_sentinel(&t, &made, false, at(100 * SEC));
     }
     sample(&t, 0, at(200 * SEC));
-    assert_false(trust_remembers(&t, hf_ns(OLD), at(200 * SEC)));
-    assert_true(trust_remembers(&t, hf_ns(90 * SEC), at(200 * SEC)));
+    assert_false(trust_remembers(&t, hf_ns(OLD), wall(at(200 * SEC)), at(200 * SEC)));
+    assert_true(trust_remembers(&t, hf_ns(90 * SEC), wall(at(200 * SEC)), at(200 * SEC)));
+    /* (!) Its clock was hours behind when it made the sentinel: uptime and age by its clock are too large. */
+    t = trusted();
+    t.sentinel.created_wall = wall(at(0));
+    assert_false(trust_remembers(&t, hf_ns(OLD - SEC), wall(at(100 * SEC)), at(100 * SEC)));
 }
 
 TEST(with_the_word_it_remembers_until_it_is_seen_to_forget)
@@ -374,11 +378,11 @@ TEST(with_the_word_it_remembers_until_it_is_seen_to_forget)
     sample(&t, 0, at(0));
     sentinel(&t, NONCE_A, at(0));
     judge(&t, at(0));
-    assert_true(trust_remembers(&t, hf_ns(100 * OLD), at(SEC)));
+    assert_true(trust_remembers(&t, hf_ns(100 * OLD), wall(at(SEC)), at(SEC)));
     young = facts_of(RUN_B, 0);
     trust_on_facts(&t, &young, 0, at(2 * SEC));
     sample(&t, 0, at(2 * SEC));
-    assert_false(trust_remembers(&t, hf_ns(100 * OLD), at(2 * SEC)));
+    assert_false(trust_remembers(&t, hf_ns(100 * OLD), wall(at(2 * SEC)), at(2 * SEC)));
 }
 
 TEST(the_word_is_not_about_nodes_that_come_later)

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -455,6 +454,13 @@ static void sessions_on_socket(struct loop_fd *watch)
     ssize_t n;
 
     ASSERT_BROKER_THREAD();
+    if (s->client && user_is_tolled(s->user, clock_now())) {
+        /* (!) Whoever watches the other end is woken by each read. The sweep looks at its ring, and hears it again. */
+        s->unheard = true;
+        loop_fd_remove(s->clients->loop, &s->socket);
+        session_look(s);
+        return;
+    }
     if (s->client && s->clients->owner.datagram(s->clients->owner.arg, s))
         return;
     toll = user_toll_begin(s->user);
@@ -463,13 +469,9 @@ static void sessions_on_socket(struct loop_fd *watch)
     user_toll_end(s->user, toll);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (n == HF_BELL_BYTES && s->client) {
-        /* (!) Whoever watches the other end is woken by each read. The sweep looks at its ring, and hears it again. */
-        s->unheard = user_is_tolled(s->user, clock_now());
-        if (s->unheard)
-            loop_fd_remove(s->clients->loop, &s->socket);
+    if (n == HF_BELL_BYTES && s->client)
         session_look(s);
-    } else if (n > 0 && s->client)
+    else if (n > 0 && s->client)
         session_end(s, "a datagram after the hello");
     else if (n <= 0 || !attach_hello(s, &hello, (size_t)n))
         session_end(s, NULL);

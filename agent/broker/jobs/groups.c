@@ -262,9 +262,10 @@ static const char *groups_take_one(struct groups *groups, struct session *s,
     }
     if (loop_fd_watch(groups->loop, &g->watch, g->job.events_fd, LOOP_PRIORITY, groups_on_event) <
         0) {
+        why = strerror(errno);
         close(g->job.events_fd);
         free(g);
-        return strerror(errno);
+        return why;
     }
     g->groups = groups;
     g->client = s->client;

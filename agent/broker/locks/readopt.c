@@ -603,8 +603,7 @@ int readopt(struct locks *locks) BEFORE_OR_AFTER_THREADS
     if (believed && locks->config->assume_fresh && !locks->config->ephemeral) {
         log_warn("--assume-fresh is not followed: leases of an earlier agent are still valid");
         for (int i = 0; i < locks->n; i++)
-            locks->nodes->node[i].trust.fresh_word = locks->nodes->node[i].trust.word_run_id =
-                locks->nodes->node[i].trust.word_age = false;
+            trust_take_word_back(&locks->nodes->node[i].trust);
     }
     return HF_OK;
 }

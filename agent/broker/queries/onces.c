@@ -297,14 +297,14 @@ static void onces_too_young(struct inquiry *i) IN_BROKER_THREAD
     char text[200];
 
     for (int node = once->n - 1; node >= 0; node--) {
-        if (once->node[node].word != ONCE_SAID)
+        if (once->node[node].word != ONCE_SAID || once_doubts(once, node))
             silent = node;
         else if (!once->node[node].remembers)
             young = node;
     }
     snprintf(text, sizeof(text),
-             "node %s is new in this period, or was restarted in it, so node %s alone may know "
-             "whether the job has run, and does not answer; start that one",
+             "node %s is new in this period, or was restarted in it, so only node %s may know "
+             "whether the job has run, and gives no answer that counts; start or mend that one",
              config->nodes[young].id, config->nodes[silent].id);
     onces_answer(i, HF_ENOQUORUM, text);
 }
@@ -541,9 +541,10 @@ static void onces_on_reply(struct link *link, const struct link_reply *reply, vo
     if (answered && reply->verdict == VERDICT_OK && !reply->late) {
         i->said_by[node] = reply->holder;
         /* (!) A node that may have forgotten has no vote: that it knows of no run proves nothing. */
-        once_said(&order->once, node,
-                  nodes_may_vote(nodes, node, now) && !(order->only_tell >> node & 1),
-                  trust_remembers(&nodes->node[node].trust, i->period, now), &reply->once);
+        once_said(
+            &order->once, node, nodes_may_vote(nodes, node, now) && !(order->only_tell >> node & 1),
+            trust_remembers(&nodes->node[node].trust, once_memory(i->period), clock_wall(), now),
+            &reply->once);
     } else if (answered && reply->verdict == VERDICT_LOW) {
         once_refused(&order->once, node, reply->fence);
     } else {
