@@ -415,7 +415,7 @@ static void notices_on_event(struct loop_fd *io)
 
     if (happened & LOOP_READ)
         notices_on_readable(n);
-    if (happened & io->wanted & LOOP_WRITE)
+    if (n->context && (happened & io->wanted & LOOP_WRITE))
         notices_on_writable(n);
 }
 
