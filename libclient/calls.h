@@ -39,7 +39,7 @@ bool hfc_is_forked(const hf_client *client);
 void hfc_lock(hf_client *client) ACQUIRES(hfc_locked);
 void hfc_unlock(hf_client *client) RELEASES(hfc_locked);
 
-/* --- whether the agent hangs ------------------------------------------------- */
+/* --- whether the agent hangs ------------------------------------------------------------------ */
 
 /* The agent gave no sign of life for `span_ns`. Async-signal-safe. An agent that never gave one is not judged. */
 bool hfc_table_is_silent(const struct hf_table *table, int64_t now_ns, int64_t span_ns);

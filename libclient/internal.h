@@ -66,7 +66,7 @@ void hfc_keep_index(int index);
 void hfc_keep_count(unsigned count);
 void hfc_holder(const struct hf_wire_holder *wire, struct hf_holder *ret_holder);
 
-/* --- where an agent can be ------------------------------------------------------ */
+/* --- where an agent can be -------------------------------------------------------------------- */
 
 struct hfc_place {
     char path[HFC_PATH_MAX];       /* of the attach socket */

@@ -285,7 +285,7 @@ void tracking_stop(struct link *link);  /* it is no longer up */
 uint32_t tracking_mark(struct link *link);
 bool tracking_stands(const struct link *link, uint32_t mark);
 
-/* --- link_answer.c --------------- -------------------------------------------------------------- */
+/* --- link_answer.c ---------------------------------------------------------------------------- */
 
 enum hf_node_error reply_error_class(const char *text);
 /* The text of an error, without the prefix that a server before 7.0 puts before the error of a

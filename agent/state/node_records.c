@@ -182,18 +182,25 @@ static int records_carry_records(const char *path, int fd, const struct state_fi
                               why_size);
 }
 
+/* HF_OK with -1: there is none. */
+static int records_open(const char *dir, char path[STATE_FILE_PATH], int *ret_fd, char *why,
+                        size_t why_size)
+{
+    snprintf(path, STATE_FILE_PATH, "%s/nodes", dir);
+    *ret_fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    return *ret_fd < 0 && errno != ENOENT ? state_file_say("open", path, why, why_size) : HF_OK;
+}
+
 int node_records_carry(const char *dir, const struct boot_clock *clock,
                        const struct list_change *change, char *why, size_t why_size)
 {
     const struct state_file_header want = records_header_of(change->nodes, change->hash, clock);
     struct state_file_header have;
     char path[STATE_FILE_PATH];
-    int fd, rc = HF_OK;
+    int fd, rc = records_open(dir, path, &fd, why, why_size);
 
-    snprintf(path, sizeof(path), "%s/nodes", dir);
-    fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return errno == ENOENT ? HF_OK : state_file_say("open", path, why, why_size);
+        return rc;
     rc = state_file_own(path, fd, why, why_size);
     if (rc == HF_OK && state_file_judge(fd, &want, &have) == STATE_FILE_GOOD &&
         have.size == FILE_SIZE && list_change_is_due(change, &have))
@@ -207,12 +214,10 @@ int node_records_dry_run(const char *dir, char *why, size_t why_size)
     const struct state_file_header want = {.magic = RECORDS_MAGIC};
     struct state_file_header have;
     char path[STATE_FILE_PATH];
-    int fd, rc = HF_OK;
+    int fd, rc = records_open(dir, path, &fd, why, why_size);
 
-    snprintf(path, sizeof(path), "%s/nodes", dir);
-    fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return errno == ENOENT ? HF_OK : state_file_say("open", path, why, why_size);
+        return rc;
     if (state_file_judge(fd, &want, &have) == STATE_FILE_FOREIGN)
         rc = records_refuse_foreign(path, why, why_size);
     close(fd);

@@ -79,15 +79,12 @@ static void guardian_complain(struct guardian *g, const struct tree_outcome *out
     char shown[4 * sizeof(outcome->stubborn.command)];
 
     g->complained = true;
-    if (!outcome->living && g->cgroup.events_fd < 0) {
-        say("%s: whether the job lives cannot be seen, for want of descriptors or memory; the lock "
-            "is not released until it can",
-            g->plan->name);
-        return;
-    }
     if (!outcome->living) {
-        say("%s: a process in the job's control group does not die; the lock is not released while "
-            "it lives",
+        say(g->cgroup.events_fd >= 0
+                ? "%s: a process in the job's control group does not die; the lock is not released "
+                  "while it lives"
+                : "%s: whether the job lives cannot be seen, for want of descriptors or memory; "
+                  "the lock is not released until it can",
             g->plan->name);
         return;
     }

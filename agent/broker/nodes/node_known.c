@@ -29,8 +29,8 @@ void node_known_meet(struct nodes *nodes, int i, hf_time now)
 
     trust_init(&node->trust, timing_quarantine(hf_ms(c->ttl_longest_ms)),
                c->assume_fresh || c->ephemeral);
-    if (hf_time_before(nodes->started,
-                       now)) /* (!) the word is about the start: since then it may have forgotten */
+    /* (!) The word is about the start: since then the node may have forgotten. */
+    if (hf_time_before(nodes->started, now))
         node->trust.word_stands = false;
     if (known)
         trust_restore(&node->trust, &before, nodes->agent->fleet_shown, now);
