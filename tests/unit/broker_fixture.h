@@ -59,10 +59,13 @@ static struct loop *const loop = &the_loop;
 /* How often a room wanted to know the time: once for each waiter that is told. */
 static unsigned looks;
 
+/* The turn that is running began so long ago. */
+static hf_dur turn_has_taken;
+
 hf_time loop_now(HF_UNUSED const struct loop *l)
 {
     looks++;
-    return its_time;
+    return hf_time_sub(its_time, turn_has_taken);
 }
 
 int loop_timer_set(struct loop *l, struct loop_timer *timer, hf_time at)

@@ -249,6 +249,26 @@ static void it_sleeps_until_its_first_timer(void **state)
     loop_timer_cancel(loop, &second);
 }
 
+static bool stop_before_it_sleeps(void *arg)
+{
+    (void)arg;
+    loop_stop(loop);
+    return false;
+}
+
+/* Only the timer would wake it. */
+static void who_stops_it_before_it_sleeps_need_not_wake_it(void **state)
+{
+    struct loop_timer late = {.fn = stop_at};
+
+    (void)state;
+    assert_int_equal(loop_timer_set(loop, &late, hf_time_add(clock_now(), hf_ms(3000))), HF_OK);
+    loop_on_idle(loop, stop_before_it_sleeps, NULL);
+    loop_run(loop);
+    assert_true(heap_has(&late.item));
+    loop_timer_cancel(loop, &late);
+}
+
 static void what_the_kernel_refuses_is_an_error(void **state)
 {
     int fd = memfd_create("file", MFD_CLOEXEC); /* epoll takes no file */
@@ -271,6 +291,7 @@ int main(void)
         ROW(what_is_due_comes_before_descriptors),
         ROW(no_wake_is_lost),
         ROW(it_sleeps_until_its_first_timer),
+        ROW(who_stops_it_before_it_sleeps_need_not_wake_it),
         ROW(what_the_kernel_refuses_is_an_error),
     };
 

@@ -877,6 +877,26 @@ static void who_says_nothing_takes_no_places(void **state)
 }
 
 /* In the long run the rate; at once as many, and one for each of its places. Its storm costs no other user a connection. */
+/* Each close may take long: whoever watches the connection is told. */
+static void in_a_long_turn_no_more_connections_are_closed(void **state)
+{
+    int socks[2];
+
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        socks[i] = connect_it();
+    turn();
+    assert_int_equal(clients->session_count, 2);
+    turn_has_taken = hf_ms(3);
+    pass(1100);
+    assert_int_equal(clients->session_count, 2);
+    turn_has_taken = hf_ms(0);
+    pass(10);
+    assert_int_equal(clients->session_count, 0);
+    for (int i = 0; i < 2; i++)
+        close(socks[i]);
+}
+
 static void a_user_connects_so_often_a_second(void **state)
 {
     struct user *u = user_get(clients, 1234);
@@ -979,6 +999,7 @@ int main(void)
         ROW(a_user_asks_so_much_a_second),
         ROW(a_search_counts_as_many_requests),
         ROW(an_attach_counts_as_a_search),
+        ROW(in_a_long_turn_no_more_connections_are_closed),
         ROW(a_user_connects_so_often_a_second),
         ROW(who_says_nothing_takes_no_places),
         ROW(a_user_whose_wake_ups_take_long_is_woken_later),

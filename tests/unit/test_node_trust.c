@@ -379,6 +379,12 @@ TEST(with_the_word_it_remembers_until_it_is_seen_to_forget)
     sentinel(&t, NONCE_A, at(0));
     judge(&t, at(0));
     assert_true(trust_remembers(&t, hf_ns(100 * OLD), wall(at(SEC)), at(SEC)));
+    {
+        struct node_trust refused = t;
+
+        trust_take_word_back(&refused);
+        assert_false(trust_remembers(&refused, hf_ns(100 * OLD), wall(at(SEC)), at(SEC)));
+    }
     young = facts_of(RUN_B, 0);
     trust_on_facts(&t, &young, 0, at(2 * SEC));
     sample(&t, 0, at(2 * SEC));

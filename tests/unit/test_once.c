@@ -72,6 +72,14 @@ static void who_came_back_in_the_period_proves_nothing_unless_all_answer(void **
     assert_false(once_proves_none(&once));
 }
 
+static void a_start_counts_for_longer_than_its_period_since_it_was_written(void **state)
+{
+    (void)state;
+    assert_int_equal(once_memory(hour).ns, hour.ns + ONCE_ALLOWANCE_MOST_MS * MS);
+    assert_int_equal(once_memory(hf_ns(2 * SEC)).ns, 3 * SEC);
+    assert_true(once_allowance(hour, hour).ns <= once_memory(hour).ns - hour.ns);
+}
+
 static void a_node_that_may_not_vote_tells_and_does_not_count(void **state)
 {
     struct once once = three_nodes();
@@ -353,6 +361,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_node_is_waited_for),
+        cmocka_unit_test(a_start_counts_for_longer_than_its_period_since_it_was_written),
         cmocka_unit_test(who_came_back_in_the_period_proves_nothing_unless_all_answer),
         cmocka_unit_test(a_node_that_may_not_vote_tells_and_does_not_count),
         cmocka_unit_test(a_start_counts_unless_a_majority_has_a_later_record),

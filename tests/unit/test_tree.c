@@ -21,6 +21,7 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/tree_fixture.h"
 #include "tools/run/tree.h"
 
 #define PATIENCE_MS 80000
@@ -28,34 +29,6 @@
 #define BLIND_S     20
 #define HUNTED_S    60  /* a busy machine takes its time to hunt them */
 #define AT_ONCE     400 /* processes of chains, the dead that are not reaped among them */
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            _exit(1);                                                                              \
-        }                                                                                          \
-    } while (0)
-
-static void nap(void)
-{
-    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-}
-
-static void run_apart(void (*test)(void))
-{
-    int status;
-    pid_t pid = fork();
-
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        alarm(PATIENCE_MS / 1000);
-        test();
-        _exit(0);
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
-}
 
 static void ignore(pid_t pid, int status, void *arg)
 {
@@ -411,7 +384,7 @@ static void hunted(void)
     static void name##_test(void **state)                                                          \
     {                                                                                              \
         (void)state;                                                                               \
-        run_apart(name);                                                                           \
+        run_apart(name, PATIENCE_MS / 1000);                                                       \
     }
 
 /* The machine runs everything but who is to reap them: they wait for it, and go on. */

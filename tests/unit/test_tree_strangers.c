@@ -19,20 +19,13 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/tree_fixture.h"
 #include "tools/run/timeline.h"
 #include "tools/run/tree.h"
 
 #define PATIENCE_S  20
 #define PATIENCE_MS (PATIENCE_S * 1000)
 #define OTHER_USER  65533
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            _exit(1);                                                                              \
-        }                                                                                          \
-    } while (0)
 
 /* --- what is looked at ------------------------------------------------------------------------ */
 
@@ -83,26 +76,6 @@ static void reaped(pid_t pid, int status, void *arg)
         return;
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     seen.child = 0;
-}
-
-static void nap(void)
-{
-    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-}
-
-static void run_apart(void (*test)(void))
-{
-    int status;
-    pid_t pid = fork();
-
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        alarm(PATIENCE_S);
-        test();
-        _exit(0);
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
 }
 
 static _Noreturn void sleep_for_ever(void)
@@ -406,7 +379,7 @@ static void many_children(void)
     static void name##_test(void **state)                                                          \
     {                                                                                              \
         (void)state;                                                                               \
-        run_apart(name);                                                                           \
+        run_apart(name, PATIENCE_S);                                                               \
     }
 
 APART(no_others_are_looked_at)
